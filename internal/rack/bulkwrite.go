@@ -1,0 +1,89 @@
+package rack
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"strconv"
+	"sync"
+
+	"github.com/oxidecomputer/oxide.go/oxide"
+)
+
+// MaxChunk is the largest bulk write that the rack takes, in raw bytes.
+const MaxChunk = 512 << 10
+
+// bodies holds encoded bulk writes for the next one: an image is thousands of
+// them, and the SDK's own call allocates each several times over.
+var bodies = sync.Pool{New: func() any { return new([]byte) }}
+
+// StartBulkWrite moves a disk from import_ready to importing_from_bulk_writes.
+// A second call fails.
+func (c *Client) StartBulkWrite(ctx context.Context, diskID string) error {
+	return run(ctx, c, "starting the import", sagaDeadline, func(ctx context.Context) error {
+		return c.api.DiskBulkWriteImportStart(ctx, oxide.DiskBulkWriteImportStartParams{Disk: oxide.NameOrId(diskID)})
+	})
+}
+
+// BulkWrite writes chunk at offset, both in bytes and multiples of the disk's
+// block size. Writing the same bytes again is harmless.
+func (c *Client) BulkWrite(ctx context.Context, diskID string, offset uint64, chunk []byte) error {
+	if len(chunk) > MaxChunk {
+		return &Error{
+			Op: "writing a chunk", Class: ClassInvalid,
+			Message: fmt.Sprintf("a chunk of %d bytes is over the limit of %d", len(chunk), MaxChunk),
+		}
+	}
+
+	return run(ctx, c, "writing a chunk", chunkDeadline, func(ctx context.Context) error {
+		buf, ok := bodies.Get().(*[]byte)
+		if !ok {
+			buf = new([]byte)
+		}
+
+		*buf = encodeBulkWrite((*buf)[:0], offset, chunk)
+
+		err := raw(ctx, c.bulk, oxide.Request{
+			Method: http.MethodPost,
+			Path:   "/v1/disks/{{.disk}}/bulk-write",
+			Params: map[string]string{"disk": diskID},
+			Body:   bytes.NewReader(*buf),
+		})
+		// After a failure Go's transport may still be reading the body; only a
+		// success proves that the rack has taken all of it.
+		if err == nil {
+			bodies.Put(buf)
+		}
+
+		return err
+	})
+}
+
+// StopBulkWrite moves a disk from importing_from_bulk_writes to import_ready.
+func (c *Client) StopBulkWrite(ctx context.Context, diskID string) error {
+	return run(ctx, c, "stopping the import", sagaDeadline, func(ctx context.Context) error {
+		return c.api.DiskBulkWriteImportStop(ctx, oxide.DiskBulkWriteImportStopParams{Disk: oxide.NameOrId(diskID)})
+	})
+}
+
+// FinalizeImport ends an import. With a snapshot name it also makes the
+// snapshot, which is found by that name afterwards.
+func (c *Client) FinalizeImport(ctx context.Context, diskID, snapshotName string) error {
+	return run(ctx, c, "finalizing the import", sagaDeadline, func(ctx context.Context) error {
+		return c.api.DiskFinalizeImport(ctx, oxide.DiskFinalizeImportParams{
+			Disk: oxide.NameOrId(diskID),
+			Body: &oxide.FinalizeDisk{SnapshotName: oxide.Name(snapshotName)},
+		})
+	})
+}
+
+func encodeBulkWrite(dst []byte, offset uint64, chunk []byte) []byte {
+	dst = append(dst, `{"offset":`...)
+	dst = strconv.AppendUint(dst, offset, 10)
+	dst = append(dst, `,"base64_encoded_data":"`...)
+	dst = base64.StdEncoding.AppendEncode(dst, chunk)
+
+	return append(dst, `"}`...)
+}

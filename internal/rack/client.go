@@ -1,0 +1,201 @@
+// Package rack is an Oxide rack as the daemon uses it: oxide.go's client with a
+// deadline for each call, errors in classes, and lists that are complete or
+// fail.
+//
+// Nothing here repeats a call. The rack has no idempotency keys and finishes
+// what it began although the client has gone, so whoever calls must look before
+// it repeats; only the caller knows by which name.
+package rack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/oxidecomputer/oxide.go/oxide"
+)
+
+// The deadlines of one call. A saga of the rack answers when it has ended.
+const (
+	readDeadline = 30 * time.Second
+	// sagaDeadline bounds calls that run a saga: beyond it the outcome counts as
+	// unknown, and the caller looks for what the saga made.
+	sagaDeadline = 120 * time.Second
+	// chunkDeadline bounds one bulk write.
+	chunkDeadline = 60 * time.Second
+)
+
+// pageLimit is the number of objects asked for in one page of a list.
+const pageLimit = 1000
+
+// Config says which rack, and as whom.
+type Config struct {
+	// Host is the URL of the silo's API; Token is a device token. Both empty
+	// means Profile.
+	Host, Token string
+	// Profile is a profile of the Oxide CLI, read from ConfigDir (empty: the
+	// CLI's own place, ~/.config/oxide).
+	Profile, ConfigDir string
+	// UserAgent is sent with each call.
+	UserAgent string
+	// Transport is used for all calls; nil makes one from Go's default.
+	Transport *http.Transport
+}
+
+// Client makes calls to one rack. It is safe for concurrent use.
+type Client struct {
+	api       *oxide.Client
+	bulk      *oxide.Client
+	transport []*http.Transport
+}
+
+// New checks the configuration and makes a client. It makes no call.
+func New(cfg Config) (*Client, error) {
+	base := cfg.Transport
+	if base == nil {
+		d, ok := http.DefaultTransport.(*http.Transport)
+		if !ok {
+			return nil, errors.New("the default HTTP transport was replaced")
+		}
+
+		base = d
+	}
+
+	c := &Client{}
+
+	apiTransport := base.Clone()
+	apiTransport.MaxIdleConnsPerHost = 16
+
+	// One HTTP/2 connection has one window for all writers; with HTTP/1.1 each
+	// writer keeps a connection of its own.
+	bulkTransport := base.Clone()
+	bulkTransport.MaxIdleConnsPerHost = 64
+	bulkTransport.Protocols = new(http.Protocols)
+	bulkTransport.Protocols.SetHTTP1(true)
+
+	c.transport = []*http.Transport{apiTransport, bulkTransport}
+
+	var err error
+
+	if c.api, err = newSDK(cfg, apiTransport); err != nil {
+		return nil, err
+	}
+
+	if c.bulk, err = newSDK(cfg, bulkTransport); err != nil {
+		return nil, err
+	}
+
+	return c, nil
+}
+
+func newSDK(cfg Config, t *http.Transport) (*oxide.Client, error) {
+	opts := []oxide.ClientOption{
+		oxide.WithHTTPClient(&http.Client{Transport: t}),
+		oxide.WithUserAgent(cfg.UserAgent),
+	}
+
+	if cfg.ConfigDir != "" {
+		opts = append(opts, oxide.WithConfigDir(cfg.ConfigDir))
+	}
+
+	// Explicit options, always: without any, the SDK lets a profile from the
+	// environment win over host and token.
+	if cfg.Profile != "" {
+		opts = append(opts, oxide.WithProfile(cfg.Profile))
+	} else {
+		opts = append(opts, oxide.WithHost(cfg.Host), oxide.WithToken(cfg.Token))
+	}
+
+	c, err := oxide.NewClient(opts...)
+	if err != nil {
+		return nil, fmt.Errorf("making the Oxide client: %w", err)
+	}
+
+	return c, nil
+}
+
+// Host is the URL of the rack's API, ending in a slash.
+func (c *Client) Host() string { return c.api.Host() }
+
+// Close drops idle connections.
+func (c *Client) Close() {
+	for _, t := range c.transport {
+		t.CloseIdleConnections()
+	}
+}
+
+// call runs one call under its deadline and classifies its error.
+func call[T any](ctx context.Context, c *Client, op string, deadline time.Duration, f func(context.Context) (T, error)) (T, error) {
+	ctx, cancel := context.WithTimeout(ctx, deadline)
+	defer cancel()
+
+	v, err := f(ctx)
+	if err == nil {
+		return v, nil
+	}
+
+	var zero T
+
+	err = wrap(ctx, op, err)
+
+	// A rack has several API servers behind one name; the next dial may find
+	// another one than the one that does not answer.
+	if ClassOf(err) == ClassLost && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		c.Close()
+	}
+
+	return zero, err
+}
+
+// run is call for methods without a result.
+func run(ctx context.Context, c *Client, op string, deadline time.Duration, f func(context.Context) error) error {
+	_, err := call(ctx, c, op, deadline, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, f(ctx)
+	})
+
+	return err
+}
+
+// listAll reads every page, sorted by ID so that objects made or deleted in
+// between move no other one. It answers the complete list or an error.
+func listAll[T any](
+	ctx context.Context, c *Client, op string, page func(ctx context.Context, limit *int, token string) ([]T, string, error),
+) ([]T, error) {
+	var (
+		all   []T
+		token string
+	)
+
+	for {
+		type result struct {
+			items []T
+			next  string
+		}
+
+		r, err := call(ctx, c, op, readDeadline, func(ctx context.Context) (result, error) {
+			items, next, err := page(ctx, oxide.NewPointer(pageLimit), token)
+
+			return result{items, next}, err
+		})
+		if err != nil {
+			return nil, err
+		}
+
+		all = append(all, r.items...)
+
+		if r.next == "" {
+			return all, nil
+		}
+
+		if r.next == token {
+			return nil, &Error{Op: op, Class: ClassInternal, Message: "the rack answered the same page twice"}
+		}
+
+		token = r.next
+	}
+}
+
+// byID sorts lists so that paging is stable.
+const byID = oxide.NameOrIdSortModeIdAscending
