@@ -37,24 +37,24 @@ type InstanceSpec struct {
 	Plan *Plan `protobuf:"bytes,1,opt,name=plan,proto3" json:"plan,omitempty"`
 	// image is the Oxide image that the boot disk is made from.
 	Image *ImageRef `protobuf:"bytes,2,opt,name=image,proto3" json:"image,omitempty"`
-	// create is the last attempt at creating the instance whose outcome is not
-	// yet known. It is cleared when instance_id is known.
+	// create is the newest attempt at creating the instance. It is cleared when
+	// instance_id is known.
 	Create *Attempt `protobuf:"bytes,3,opt,name=create,proto3" json:"create,omitempty"`
 	// instance_id is the UUID of the Oxide instance.
 	InstanceId string `protobuf:"bytes,4,opt,name=instance_id,json=instanceId,proto3" json:"instance_id,omitempty"`
 	// disks are the disks made with the instance, by ID.
 	Disks []*DiskRef `protobuf:"bytes,5,rep,name=disks,proto3" json:"disks,omitempty"`
-	// start counts the attempts to start the instance since it was made.
+	// start is the newest attempt to start the instance that was made.
 	Start *Attempt `protobuf:"bytes,6,opt,name=start,proto3" json:"start,omitempty"`
 	// running_since is when the instance was first seen running.
 	RunningSince *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=running_since,json=runningSince,proto3" json:"running_since,omitempty"`
 	// incarnation counts the instances made for this request that were proven
 	// gone before the request was provisioned. It is 0 for the first instance.
 	Incarnation uint32 `protobuf:"varint,8,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
-	// last_create is the time of the newest create call, known or not. Teardown
-	// does not end before the planned names were absent for a settling time
-	// after it.
-	LastCreate    *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=last_create,json=lastCreate,proto3" json:"last_create,omitempty"`
+	// unsure_create is the time of the newest create call whose answer was lost.
+	// The rack may finish such a call late, so teardown does not end before the
+	// planned names were absent for a settling time after it.
+	UnsureCreate  *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=unsure_create,json=unsureCreate,proto3" json:"unsure_create,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -145,9 +145,9 @@ func (x *InstanceSpec) GetIncarnation() uint32 {
 	return 0
 }
 
-func (x *InstanceSpec) GetLastCreate() *timestamppb.Timestamp {
+func (x *InstanceSpec) GetUnsureCreate() *timestamppb.Timestamp {
 	if x != nil {
-		return x.LastCreate
+		return x.UnsureCreate
 	}
 	return nil
 }
@@ -668,7 +668,9 @@ type Attempt struct {
 	// count is the number of attempts so far, this one included.
 	Count uint32 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
 	// last_error is one line about the newest failure, for people.
-	LastError     string `protobuf:"bytes,3,opt,name=last_error,json=lastError,proto3" json:"last_error,omitempty"`
+	LastError string `protobuf:"bytes,3,opt,name=last_error,json=lastError,proto3" json:"last_error,omitempty"`
+	// failed says that the outcome is known: the call failed and left nothing.
+	Failed        bool `protobuf:"varint,4,opt,name=failed,proto3" json:"failed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -722,6 +724,13 @@ func (x *Attempt) GetLastError() string {
 		return x.LastError
 	}
 	return ""
+}
+
+func (x *Attempt) GetFailed() bool {
+	if x != nil {
+		return x.Failed
+	}
+	return false
 }
 
 // OwnerSpec is the random identity of this provider's objects in the rack. It
@@ -831,7 +840,7 @@ var File_specs_specs_proto protoreflect.FileDescriptor
 
 const file_specs_specs_proto_rawDesc = "" +
 	"\n" +
-	"\x11specs/specs.proto\x12\x16oxide.infraprovider.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe0\x03\n" +
+	"\x11specs/specs.proto\x12\x16oxide.infraprovider.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe4\x03\n" +
 	"\fInstanceSpec\x120\n" +
 	"\x04plan\x18\x01 \x01(\v2\x1c.oxide.infraprovider.v1.PlanR\x04plan\x126\n" +
 	"\x05image\x18\x02 \x01(\v2 .oxide.infraprovider.v1.ImageRefR\x05image\x127\n" +
@@ -841,9 +850,8 @@ const file_specs_specs_proto_rawDesc = "" +
 	"\x05disks\x18\x05 \x03(\v2\x1f.oxide.infraprovider.v1.DiskRefR\x05disks\x125\n" +
 	"\x05start\x18\x06 \x01(\v2\x1f.oxide.infraprovider.v1.AttemptR\x05start\x12?\n" +
 	"\rrunning_since\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\frunningSince\x12 \n" +
-	"\vincarnation\x18\b \x01(\rR\vincarnation\x12;\n" +
-	"\vlast_create\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"lastCreate\"\xd6\x05\n" +
+	"\vincarnation\x18\b \x01(\rR\vincarnation\x12?\n" +
+	"\runsure_create\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\funsureCreate\"\xd6\x05\n" +
 	"\x04Plan\x12!\n" +
 	"\frequest_hash\x18\x01 \x01(\tR\vrequestHash\x12\x1d\n" +
 	"\n" +
@@ -892,12 +900,13 @@ const file_specs_specs_proto_rawDesc = "" +
 	"size_bytes\x18\x02 \x01(\x04R\tsizeBytes\"-\n" +
 	"\aDiskRef\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\"j\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\"\x82\x01\n" +
 	"\aAttempt\x12*\n" +
 	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\rR\x05count\x12\x1d\n" +
 	"\n" +
-	"last_error\x18\x03 \x01(\tR\tlastError\"\x1b\n" +
+	"last_error\x18\x03 \x01(\tR\tlastError\x12\x16\n" +
+	"\x06failed\x18\x04 \x01(\bR\x06failed\"\x1b\n" +
 	"\tOwnerSpec\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"F\n" +
 	"\aRunSpec\x12\x1a\n" +
@@ -938,7 +947,7 @@ var file_specs_specs_proto_depIdxs = []int32{
 	6,  // 3: oxide.infraprovider.v1.InstanceSpec.disks:type_name -> oxide.infraprovider.v1.DiskRef
 	7,  // 4: oxide.infraprovider.v1.InstanceSpec.start:type_name -> oxide.infraprovider.v1.Attempt
 	10, // 5: oxide.infraprovider.v1.InstanceSpec.running_since:type_name -> google.protobuf.Timestamp
-	10, // 6: oxide.infraprovider.v1.InstanceSpec.last_create:type_name -> google.protobuf.Timestamp
+	10, // 6: oxide.infraprovider.v1.InstanceSpec.unsure_create:type_name -> google.protobuf.Timestamp
 	2,  // 7: oxide.infraprovider.v1.Plan.boot_disk:type_name -> oxide.infraprovider.v1.DiskPlan
 	2,  // 8: oxide.infraprovider.v1.Plan.disks:type_name -> oxide.infraprovider.v1.DiskPlan
 	3,  // 9: oxide.infraprovider.v1.Plan.nics:type_name -> oxide.infraprovider.v1.NicPlan
