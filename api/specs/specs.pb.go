@@ -670,7 +670,9 @@ type Attempt struct {
 	// last_error is one line about the newest failure, for people.
 	LastError string `protobuf:"bytes,3,opt,name=last_error,json=lastError,proto3" json:"last_error,omitempty"`
 	// failed says that the outcome is known: the call failed and left nothing.
-	Failed        bool `protobuf:"varint,4,opt,name=failed,proto3" json:"failed,omitempty"`
+	Failed bool `protobuf:"varint,4,opt,name=failed,proto3" json:"failed,omitempty"`
+	// mend says that it will fail again until a person has mended something.
+	Mend          bool `protobuf:"varint,5,opt,name=mend,proto3" json:"mend,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -729,6 +731,13 @@ func (x *Attempt) GetLastError() string {
 func (x *Attempt) GetFailed() bool {
 	if x != nil {
 		return x.Failed
+	}
+	return false
+}
+
+func (x *Attempt) GetMend() bool {
+	if x != nil {
+		return x.Mend
 	}
 	return false
 }
@@ -900,13 +909,14 @@ const file_specs_specs_proto_rawDesc = "" +
 	"size_bytes\x18\x02 \x01(\x04R\tsizeBytes\"-\n" +
 	"\aDiskRef\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\"\x82\x01\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\"\x96\x01\n" +
 	"\aAttempt\x12*\n" +
 	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\rR\x05count\x12\x1d\n" +
 	"\n" +
 	"last_error\x18\x03 \x01(\tR\tlastError\x12\x16\n" +
-	"\x06failed\x18\x04 \x01(\bR\x06failed\"\x1b\n" +
+	"\x06failed\x18\x04 \x01(\bR\x06failed\x12\x12\n" +
+	"\x04mend\x18\x05 \x01(\bR\x04mend\"\x1b\n" +
 	"\tOwnerSpec\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"F\n" +
 	"\aRunSpec\x12\x1a\n" +

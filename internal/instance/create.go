@@ -1,0 +1,259 @@
+package instance
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/oxidecomputer/oxide.go/oxide"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/oxidecomputer/omni-infra-provider-oxide/api/specs"
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/naming"
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/rack"
+)
+
+const (
+	// freshAttempt is how old a stored attempt may be when its call is made:
+	// teardown counts from the stored time.
+	freshAttempt = 10 * time.Second
+	// mendInterval is how often a create that was refused is tried again.
+	mendInterval = 55 * time.Second
+)
+
+// Create brings the spec to a known instance with known disks. userData is
+// handed to the guest as it is.
+//
+// Besides Wait and Mend it returns ErrImageGone when the image of the plan is
+// no longer there.
+func (m *Machines) Create(ctx context.Context, spec *specs.InstanceSpec, userData string) error {
+	if spec.GetInstanceId() != "" {
+		return m.recordDisks(ctx, spec)
+	}
+
+	if len(userData) > maxUserData {
+		return mend(nil, "the join config of %d bytes is over Oxide's limit of %d for user-data", len(userData), maxUserData)
+	}
+
+	attempt := spec.GetCreate()
+	if attempt == nil {
+		return m.stampAttempt(spec)
+	}
+
+	if attempt.GetFailed() {
+		return m.createAgain(spec)
+	}
+
+	adopted, err := m.adopt(ctx, spec)
+	if err != nil || adopted {
+		return err
+	}
+
+	return m.create(ctx, spec, userData)
+}
+
+// createAgain begins a new attempt after one that is known to have left nothing,
+// when its time has come: whatever wakes the request earlier costs no call.
+func (m *Machines) createAgain(spec *specs.InstanceSpec) error {
+	attempt := spec.GetCreate()
+	age := m.now().Sub(attempt.GetAt().AsTime())
+
+	switch left := pause(attempt.GetCount()) - age; {
+	case attempt.GetMend() && age < mendInterval:
+		return mend(nil, "%s", attempt.GetLastError())
+	case !attempt.GetMend() && left > 0:
+		return waitFor(left, "%s", attempt.GetLastError())
+	}
+
+	return m.stampAttempt(spec)
+}
+
+// stampAttempt stores that a create is about to be made, once a place for it is
+// near: the stored time must be young when the call goes out.
+func (m *Machines) stampAttempt(spec *specs.InstanceSpec) error {
+	if err := m.askPlace(spec); err != nil {
+		return err
+	}
+
+	last := spec.GetCreate()
+	if last != nil && !last.GetFailed() {
+		spec.UnsureCreate = last.GetAt()
+	}
+
+	spec.Create = &specs.Attempt{
+		At: timestamppb.New(m.now()), Count: last.GetCount() + 1, LastError: last.GetLastError(),
+	}
+
+	return storeNow()
+}
+
+func (m *Machines) askPlace(spec *specs.InstanceSpec) error {
+	ok, again, position := m.creates.Ask(spec.GetPlan().GetRequestId())
+	if ok {
+		return nil
+	}
+
+	return waitFor(again, "waiting for a turn to create the instance, number %d in line", position)
+}
+
+// adopt looks for the instance by its planned name and takes it if it is ours.
+func (m *Machines) adopt(ctx context.Context, spec *specs.InstanceSpec) (bool, error) {
+	plan := spec.GetPlan()
+
+	found, err := m.cfg.Rack.ViewInstanceByName(ctx, plan.GetProjectId(), plan.GetInstanceName())
+	if err != nil {
+		if rack.ClassOf(err) == rack.ClassGone {
+			return false, nil
+		}
+
+		return false, err
+	}
+
+	if !m.ours(found.Description, plan.GetRequestId(), naming.KindInstance) {
+		m.creates.Leave(plan.GetRequestId())
+
+		return false, mend(nil, "an instance named %q that is not ours is in project %q: rename or delete it",
+			plan.GetInstanceName(), plan.GetProjectName())
+	}
+
+	if !planned(plan, found) {
+		m.creates.Leave(plan.GetRequestId())
+
+		return false, mend(nil, "instance %q bears our mark but not its plan's size: delete it if nothing runs on it", plan.GetInstanceName())
+	}
+
+	// The lost call's outcome is known now, and no other can be under way: the
+	// name is taken.
+	m.creates.Leave(plan.GetRequestId())
+	spec.InstanceId, spec.Create = found.Id, nil
+
+	return true, storeNow()
+}
+
+// planned says whether an instance is what the plan asks for.
+func planned(plan *specs.Plan, i *oxide.Instance) bool {
+	return uint32(i.Ncpus) == plan.GetCpus() && uint64(i.Memory) == plan.GetMemoryBytes() && i.Hostname == plan.GetInstanceName()
+}
+
+func (m *Machines) create(ctx context.Context, spec *specs.InstanceSpec, userData string) error {
+	plan, attempt := spec.GetPlan(), spec.GetCreate()
+
+	if m.now().Sub(attempt.GetAt().AsTime()) > freshAttempt {
+		return m.stampAttempt(spec)
+	}
+
+	if err := m.askPlace(spec); err != nil {
+		return err
+	}
+
+	began := m.now()
+	made, err := m.cfg.Rack.CreateInstance(ctx, plan.GetProjectId(), m.params(spec, userData))
+	m.creates.Done(plan.GetRequestId(), m.now().Sub(began))
+
+	if err == nil {
+		spec.InstanceId, spec.Create = made.Id, nil
+
+		return storeNow()
+	}
+
+	return m.createFailed(ctx, spec, err)
+}
+
+// createFailed stores what is known about a create that did not succeed.
+func (m *Machines) createFailed(ctx context.Context, spec *specs.InstanceSpec, err error) error {
+	plan, attempt := spec.GetPlan(), spec.GetCreate()
+	class := rack.ClassOf(err)
+	attempt.LastError = rack.Reason(err)
+
+	if class.Unsure() {
+		spec.UnsureCreate = attempt.GetAt()
+
+		return &Wait{
+			Reason: "creating the instance: no sure answer, looking for it: " + attempt.GetLastError(),
+			After:  pause(attempt.GetCount()) / 4, Cause: err,
+		}
+	}
+
+	// From here on the rack has said that nothing is left of the call.
+	switch {
+	case class == rack.ClassExists:
+		return m.nameTaken(ctx, spec, err)
+	case class == rack.ClassGone && imageGone(err):
+		spec.Create = nil
+
+		return ErrImageGone
+	case class.Passing():
+		attempt.Failed = true
+		attempt.LastError = "creating the instance: " + attempt.GetLastError()
+
+		return &Wait{Reason: attempt.GetLastError(), After: pause(attempt.GetCount()), Cause: err}
+	default:
+		attempt.Failed, attempt.Mend = true, true
+		attempt.LastError = "creating instance " + plan.GetInstanceName() + ": " + attempt.GetLastError()
+
+		return &Wait{Reason: attempt.GetLastError(), After: time.Second, Cause: err}
+	}
+}
+
+// imageGone tells a vanished image from a vanished project, subnet or group.
+func imageGone(err error) bool { return strings.Contains(rack.Reason(err), "image with id") }
+
+// nameTaken finds out whose name is in the way: the instance's is looked at in
+// the next run; a disk may be our own, left by an instance that is no more.
+func (m *Machines) nameTaken(ctx context.Context, spec *specs.InstanceSpec, err error) error {
+	plan := spec.GetPlan()
+	kind, name, _ := rack.Exists(err)
+
+	if kind != "disk" {
+		return &Wait{Reason: "creating the instance: " + rack.Reason(err), After: time.Second, Cause: err}
+	}
+
+	disk, viewErr := m.cfg.Rack.ViewDiskByName(ctx, plan.GetProjectId(), name)
+
+	switch {
+	case rack.ClassOf(viewErr) == rack.ClassGone:
+		return waitFor(time.Second, "creating the instance: disk %q is just going away", name)
+	case viewErr != nil:
+		return viewErr
+	case !m.ours(disk.Description, plan.GetRequestId(), naming.KindBoot, naming.KindData):
+		return mend(err, "a disk named %q that is not ours is in project %q: rename or delete it", name, plan.GetProjectName())
+	}
+
+	return m.removeDisk(ctx, *disk, plan.GetRequestId())
+}
+
+// recordDisks stores the IDs of the disks made with the instance. Without them
+// a later teardown could not tell our disks after the instance is gone.
+func (m *Machines) recordDisks(ctx context.Context, spec *specs.InstanceSpec) error {
+	plan := spec.GetPlan()
+	want := 1 + len(plan.GetDisks())
+
+	if len(spec.GetDisks()) == want {
+		return nil
+	}
+
+	attached, err := m.cfg.Rack.ListInstanceDisks(ctx, spec.GetInstanceId())
+	if err != nil {
+		if rack.ClassOf(err) == rack.ClassGone {
+			return m.vanished(ctx, spec)
+		}
+
+		return err
+	}
+
+	var refs []*specs.DiskRef
+
+	for _, d := range attached {
+		if m.ours(d.Description, plan.GetRequestId(), naming.KindBoot, naming.KindData) {
+			refs = append(refs, &specs.DiskRef{Id: d.Id, Name: string(d.Name)})
+		}
+	}
+
+	if len(refs) < want {
+		return waitFor(2*time.Second, "%d of the instance's %d disks are attached so far", len(refs), want)
+	}
+
+	spec.Disks = refs
+
+	return nil
+}

@@ -1,0 +1,142 @@
+// Package instance makes, starts and removes the Oxide instance of one machine
+// request, from the plan that is stored in Omni.
+//
+// Every function looks at the rack first, does at most one thing to each
+// object, and returns: nil when its promise holds, a *Wait when it must be
+// called again later, a *Mend when a person must act, or the rack's error.
+// Nothing sleeps and nothing polls in a loop. The state in the spec is changed
+// only together with such a return, so that the caller can store it before the
+// next side effect.
+//
+// Create, from the left, each arrow one call of the function or more:
+//
+//	no attempt ─stored─> attempt ─look by name─┬─ ours ──────────> adopted: ID stored ─> disks stored
+//	     ^                                     ├─ a stranger's ──> Mend
+//	     │                                     └─ absent ─ create ┬─ answered ─> ID stored ─> disks stored
+//	     └──── refused: the reason is kept, tried again ──────────┤
+//	     └──── no answer: the attempt is unsure, look again ──────┘
+//
+// Start:
+//
+//	stopped, failed ─ start ─> starting ─> running: done
+//	     └─ refused (507): reason kept, again with backoff
+//	gone, proven ─> ErrVanished
+//
+// Remove:
+//
+//	running, starting … ─ stop ─> stopping ─> stopped, failed ─ delete ─> disks ─ delete ─> done
+//	     └─ stop again when it had no effect
+//	absent ─ proof by a complete list ─> disks ─> done, but not before an unsure create has settled
+package instance
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/oxidecomputer/oxide.go/oxide"
+
+	"github.com/oxidecomputer/omni-infra-provider-oxide/api/specs"
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/naming"
+)
+
+// Rack is what this package asks of the rack.
+type Rack interface {
+	CreateInstance(ctx context.Context, projectID string, i oxide.InstanceCreate) (*oxide.Instance, error)
+	ViewInstance(ctx context.Context, id string) (*oxide.Instance, error)
+	ViewInstanceByName(ctx context.Context, projectID, name string) (*oxide.Instance, error)
+	ListInstances(ctx context.Context, projectID string) ([]oxide.Instance, error)
+	ListInstanceDisks(ctx context.Context, id string) ([]oxide.Disk, error)
+	StartInstance(ctx context.Context, id string) error
+	StopInstance(ctx context.Context, id string) error
+	DeleteInstance(ctx context.Context, id string) error
+	ViewDiskByName(ctx context.Context, projectID, name string) (*oxide.Disk, error)
+	ListDisks(ctx context.Context, projectID string) ([]oxide.Disk, error)
+	DeleteDisk(ctx context.Context, id string) error
+	ListProjects(ctx context.Context) ([]oxide.Project, error)
+}
+
+// Config says whose instances these are, and the limits.
+type Config struct {
+	Rack Rack
+	// Owner and Provider stand in every mark.
+	Owner, Provider string
+	// Run is the running process, for marks.
+	Run string
+	// MaxCreates bounds the create calls in flight.
+	MaxCreates int
+	// Settle is how long after a create without an answer the planned names
+	// must have been absent before a teardown ends.
+	Settle time.Duration
+}
+
+// Machines makes and removes instances. It is safe for concurrent use; calls
+// for one request must not overlap.
+type Machines struct {
+	cfg     Config
+	creates *Places
+	deletes *Places
+	now     func() time.Time
+
+	mu    sync.Mutex
+	stops map[string]stop
+}
+
+// stop remembers when an instance was last told to stop. Losing it with the
+// process only means one stop more.
+type stop struct {
+	first, last time.Time
+}
+
+// New makes Machines.
+func New(cfg Config) *Machines {
+	return &Machines{
+		cfg:     cfg,
+		creates: NewPlaces(cfg.MaxCreates, 2*time.Second),
+		// The rack gets parallel deletes of disks wrong at times, and a disk then
+		// comes back faulted under another name.
+		deletes: NewPlaces(1, 100*time.Millisecond),
+		now:     time.Now,
+		stops:   map[string]stop{},
+	}
+}
+
+func (m *Machines) mark(requestID string, kind naming.Kind) naming.Mark {
+	return naming.Mark{
+		Owner: m.cfg.Owner, Provider: m.cfg.Provider, Kind: kind,
+		Key: naming.RequestKey(requestID), Run: m.cfg.Run,
+	}
+}
+
+// ours says whether a description bears our mark of this kind for this request.
+func (m *Machines) ours(description, requestID string, kinds ...naming.Kind) bool {
+	mark, ok := naming.Parse(description)
+	if !ok || mark.Owner != m.cfg.Owner || mark.Provider != m.cfg.Provider || mark.Key != naming.RequestKey(requestID) {
+		return false
+	}
+
+	for _, k := range kinds {
+		if mark.Kind == k {
+			return true
+		}
+	}
+
+	return false
+}
+
+// Planned tells whether something may have been made for the spec.
+func Planned(spec *specs.InstanceSpec) bool { return spec.GetPlan().GetProjectId() != "" }
+
+// pause is how long to wait after the attempt of the given number: doubling up
+// to two minutes. It is computed again from the stored count at each look, so
+// it has no random part.
+func pause(count uint32) time.Duration {
+	d := 5 * time.Second
+	for range min(count, 8) {
+		if d *= 2; d >= 2*time.Minute {
+			return 2 * time.Minute
+		}
+	}
+
+	return d
+}

@@ -1,0 +1,268 @@
+package instance
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/oxidecomputer/oxide.go/oxide"
+
+	"github.com/oxidecomputer/omni-infra-provider-oxide/api/specs"
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/naming"
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/rack"
+)
+
+// stopAgain is when a stop that had no effect is sent again: the rack accepts
+// some and loses them.
+const stopAgain = 30 * time.Second
+
+// Remove takes down the instance of the spec and its disks. It returns nil only
+// when nothing of them is left and nothing can still come.
+//
+// It changes nothing in the spec: Omni does not store what a teardown changes.
+func (m *Machines) Remove(ctx context.Context, spec *specs.InstanceSpec) error {
+	plan := spec.GetPlan()
+	m.creates.Leave(plan.GetRequestId())
+
+	left, err := m.removeInstances(ctx, spec)
+	if err != nil {
+		return err
+	}
+
+	if left != nil {
+		return left
+	}
+
+	if err := m.removeDisks(ctx, plan); err != nil {
+		return err
+	}
+
+	return m.settled(spec)
+}
+
+// settled holds the end of a teardown back while a create without an answer may
+// still be carried out by the rack.
+func (m *Machines) settled(spec *specs.InstanceSpec) error {
+	unsure := spec.GetUnsureCreate().AsTime()
+
+	if a := spec.GetCreate(); a != nil && !a.GetFailed() && spec.GetInstanceId() == "" && a.GetAt().AsTime().After(unsure) {
+		unsure = a.GetAt().AsTime()
+	}
+
+	if left := unsure.Add(m.cfg.Settle).Sub(m.now()); left > 0 {
+		return waitFor(min(left, 10*time.Second), "a create call without an answer may still be carried out, watching for %s more", left.Round(time.Second))
+	}
+
+	return nil
+}
+
+// removeInstances deletes the known instance, or whatever bears the request's
+// mark. left is a wait while one is still there.
+func (m *Machines) removeInstances(ctx context.Context, spec *specs.InstanceSpec) (left, err error) {
+	plan := spec.GetPlan()
+
+	if id := spec.GetInstanceId(); id != "" {
+		i, err := m.cfg.Rack.ViewInstance(ctx, id)
+
+		switch rack.ClassOf(err) { //nolint:exhaustive // every other class is an error like any
+		case rack.ClassOK:
+			if !m.ours(i.Description, plan.GetRequestId(), naming.KindInstance) {
+				return nil, mend(nil, "instance %s does not bear our mark: it is left alone", id)
+			}
+
+			return m.removeInstance(ctx, i), nil
+		case rack.ClassGone:
+		default:
+			return nil, err
+		}
+	}
+
+	all, err := m.proveGone(ctx, plan, spec.GetInstanceId())
+	if err != nil {
+		return nil, err
+	}
+
+	for i := range all {
+		if m.ours(all[i].Description, plan.GetRequestId(), naming.KindInstance) {
+			if w := m.removeInstance(ctx, &all[i]); w != nil {
+				left = w
+			}
+		}
+	}
+
+	return left, nil
+}
+
+// removeInstance does the next thing to one instance of ours. It returns nil
+// when the instance was deleted in this call: that answer is proof enough.
+func (m *Machines) removeInstance(ctx context.Context, i *oxide.Instance) error {
+	switch i.RunState {
+	case oxide.InstanceStateStopped, oxide.InstanceStateFailed:
+		// Never on any other state: the rack refuses, but cuts the running
+		// machine's network all the same.
+		return m.deleteInstance(ctx, i)
+	case oxide.InstanceStateRunning, oxide.InstanceStateStarting, oxide.InstanceStateRebooting,
+		oxide.InstanceStateMigrating, oxide.InstanceStateRepairing:
+		return m.stop(ctx, i)
+	case oxide.InstanceStateStopping:
+		return waitFor(m.stopPoll(i.Id), "the instance is stopping")
+	case oxide.InstanceStateCreating, oxide.InstanceStateDestroyed:
+		return waitFor(3*time.Second, "the instance is %s, waiting to remove it", i.RunState)
+	}
+
+	return waitFor(30*time.Second, "the instance is in state %q, which this version does not know", i.RunState)
+}
+
+func (m *Machines) deleteInstance(ctx context.Context, i *oxide.Instance) error {
+	err := m.cfg.Rack.DeleteInstance(ctx, i.Id)
+
+	switch rack.ClassOf(err) { //nolint:exhaustive // every other class means look again
+	case rack.ClassOK:
+		m.forgetStop(i.Id)
+
+		return nil
+	case rack.ClassCredentials, rack.ClassForbidden, rack.ClassVersion:
+		return err
+	default:
+		return &Wait{Reason: "deleting the instance: " + rack.Reason(err), After: 3 * time.Second, Cause: err}
+	}
+}
+
+// stop asks for a stop unless one was asked for lately. No error of it is
+// final: the state is read again each time.
+func (m *Machines) stop(ctx context.Context, i *oxide.Instance) error {
+	m.mu.Lock()
+	s, asked := m.stops[i.Id]
+	m.mu.Unlock()
+
+	now := m.now()
+
+	if asked && now.Sub(s.last) < stopAgain {
+		return waitFor(m.stopPoll(i.Id), "the instance was told to stop and is %s", i.RunState)
+	}
+
+	if !asked {
+		s.first = now
+	}
+
+	s.last = now
+
+	m.mu.Lock()
+	m.stops[i.Id] = s
+	m.mu.Unlock()
+
+	err := m.cfg.Rack.StopInstance(ctx, i.Id)
+
+	switch rack.ClassOf(err) { //nolint:exhaustive // every other class means look again
+	case rack.ClassOK:
+		return waitFor(2*time.Second, "the instance is stopping")
+	case rack.ClassCredentials, rack.ClassForbidden, rack.ClassVersion:
+		m.forgetStop(i.Id)
+
+		return err
+	default:
+		// Not accepted, so the next one need not wait for half a minute.
+		m.mu.Lock()
+		m.stops[i.Id] = stop{first: s.first, last: now.Add(5*time.Second - stopAgain)}
+		m.mu.Unlock()
+
+		return &Wait{Reason: "stopping the instance: " + rack.Reason(err), After: 5 * time.Second, Cause: err}
+	}
+}
+
+// stopPoll looks often at first and then ever less, up to half a minute.
+func (m *Machines) stopPoll(id string) time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+
+	s, ok := m.stops[id]
+	if !ok {
+		return 3 * time.Second
+	}
+
+	return min(max(m.now().Sub(s.first)/4, time.Second), 30*time.Second)
+}
+
+func (m *Machines) forgetStop(id string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+
+	delete(m.stops, id)
+}
+
+// removeDisks deletes every disk of the project that bears the request's mark
+// as boot or data disk. A disk that somebody attached later has no such mark.
+func (m *Machines) removeDisks(ctx context.Context, plan *specs.Plan) error {
+	all, err := m.cfg.Rack.ListDisks(ctx, plan.GetProjectId())
+	if err != nil {
+		if rack.ClassOf(err) == rack.ClassGone {
+			return m.proveProjectGone(ctx, plan, err)
+		}
+
+		return err
+	}
+
+	var left error
+
+	for i := range all {
+		if !m.ours(all[i].Description, plan.GetRequestId(), naming.KindBoot, naming.KindData) {
+			continue
+		}
+
+		if w := m.deleteDisk(ctx, all[i], plan.GetRequestId()); w != nil {
+			left = w
+		}
+	}
+
+	return left
+}
+
+// removeDisk deletes one disk and has the caller look again.
+func (m *Machines) removeDisk(ctx context.Context, d oxide.Disk, requestID string) error {
+	if err := m.deleteDisk(ctx, d, requestID); err != nil {
+		return err
+	}
+
+	return waitFor(time.Second, "removed the left-over disk %q", d.Name)
+}
+
+// deleteDisk does the next thing to one disk of ours. It returns nil when the
+// disk was deleted in this call.
+func (m *Machines) deleteDisk(ctx context.Context, d oxide.Disk, requestID string) error {
+	switch d.State.State() { //nolint:exhaustive // every other state passes into one of these
+	case oxide.DiskStateStateDetached, oxide.DiskStateStateFaulted:
+	case oxide.DiskStateStateAttached:
+		return waitFor(5*time.Second, "disk %q is attached to %s: detach it if that is not the machine being removed", d.Name, holder(d))
+	default:
+		return waitFor(3*time.Second, "disk %q is %s, waiting to delete it", d.Name, d.State.State())
+	}
+
+	key := requestID + "/" + d.Id
+
+	ok, again, _ := m.deletes.Ask(key)
+	if !ok {
+		return waitFor(again, "waiting for a turn to delete disk %q", d.Name)
+	}
+
+	began := m.now()
+	err := m.cfg.Rack.DeleteDisk(ctx, d.Id)
+	m.deletes.Done(key, m.now().Sub(began))
+
+	switch rack.ClassOf(err) { //nolint:exhaustive // every other class means look again
+	case rack.ClassOK:
+		return nil
+	case rack.ClassCredentials, rack.ClassForbidden, rack.ClassVersion:
+		return err
+	default:
+		// Also after a 404: whether the disk is gone is for the next list to say.
+		return &Wait{Reason: fmt.Sprintf("deleting disk %q: %s", d.Name, rack.Reason(err)), After: 2 * time.Second, Cause: err}
+	}
+}
+
+func holder(d oxide.Disk) string {
+	if a, ok := d.State.AsAttached(); ok {
+		return "instance " + a.Instance
+	}
+
+	return "another instance"
+}

@@ -1,0 +1,118 @@
+package instance
+
+import (
+	"context"
+	"time"
+
+	"github.com/oxidecomputer/oxide.go/oxide"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/oxidecomputer/omni-infra-provider-oxide/api/specs"
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/rack"
+)
+
+// Start brings the instance to where it was seen running, once. It returns
+// ErrVanished when the instance is proven gone.
+func (m *Machines) Start(ctx context.Context, spec *specs.InstanceSpec) error {
+	if spec.GetRunningSince() != nil {
+		return nil
+	}
+
+	i, err := m.cfg.Rack.ViewInstance(ctx, spec.GetInstanceId())
+	if err != nil {
+		if rack.ClassOf(err) == rack.ClassGone {
+			return m.vanished(ctx, spec)
+		}
+
+		return err
+	}
+
+	switch i.RunState {
+	case oxide.InstanceStateRunning:
+		spec.RunningSince = timestamppb.New(m.now())
+
+		return nil
+	case oxide.InstanceStateStopped, oxide.InstanceStateFailed:
+		return m.start(ctx, spec, i.RunState)
+	case oxide.InstanceStateStarting, oxide.InstanceStateCreating:
+		return waitFor(m.startPoll(spec), "the instance is %s", i.RunState)
+	case oxide.InstanceStateRebooting, oxide.InstanceStateMigrating, oxide.InstanceStateRepairing,
+		oxide.InstanceStateStopping, oxide.InstanceStateDestroyed:
+		// Destroyed is shown for a moment by some racks while an instance stops;
+		// only a 404 means gone.
+		return waitFor(5*time.Second, "the instance is %s, waiting for it to run", i.RunState)
+	}
+
+	return waitFor(30*time.Second, "the instance is in state %q, which this version does not know", i.RunState)
+}
+
+// start asks for the start when its time has come. The call is harmless to
+// repeat, so nothing needs to be stored before it.
+func (m *Machines) start(ctx context.Context, spec *specs.InstanceSpec, state oxide.InstanceState) error {
+	attempt := spec.GetStart()
+
+	if attempt != nil {
+		pause := pause(attempt.GetCount())
+		if left := attempt.GetAt().AsTime().Add(pause).Sub(m.now()); left > 0 {
+			reason := attempt.GetLastError()
+			if reason == "" {
+				reason = "the rack accepted the start and the instance is " + string(state)
+			}
+
+			return waitFor(left, "starting the instance: %s", reason)
+		}
+	}
+
+	spec.Start = &specs.Attempt{At: timestamppb.New(m.now()), Count: attempt.GetCount() + 1}
+
+	if err := m.cfg.Rack.StartInstance(ctx, spec.GetInstanceId()); err != nil {
+		class := rack.ClassOf(err)
+		if class == rack.ClassGone {
+			return m.vanished(ctx, spec)
+		}
+
+		spec.Start.LastError = rack.Reason(err)
+
+		if class == rack.ClassCredentials || class == rack.ClassForbidden || class == rack.ClassVersion {
+			return err
+		}
+
+		return &Wait{
+			Reason: "starting the instance: " + spec.GetStart().GetLastError(),
+			After:  pause(spec.GetStart().GetCount()), Cause: err,
+		}
+	}
+
+	return waitFor(2*time.Second, "the instance is starting")
+}
+
+// startPoll looks often at first, when most instances come up, and then less.
+func (m *Machines) startPoll(spec *specs.InstanceSpec) time.Duration {
+	if at := spec.GetStart().GetAt(); at != nil {
+		return min(max(m.now().Sub(at.AsTime())/4, time.Second), 15*time.Second)
+	}
+
+	return 2 * time.Second
+}
+
+// vanished tells a proven absence from a doubtful one.
+func (m *Machines) vanished(ctx context.Context, spec *specs.InstanceSpec) error {
+	if _, err := m.proveGone(ctx, spec.GetPlan(), spec.GetInstanceId()); err != nil {
+		return err
+	}
+
+	return ErrVanished
+}
+
+// Forget clears what is known of an instance that is proven gone, after its
+// left-over disks are removed, so that Create makes another one.
+func (m *Machines) Forget(ctx context.Context, spec *specs.InstanceSpec) error {
+	if err := m.removeDisks(ctx, spec.GetPlan()); err != nil {
+		return err
+	}
+
+	spec.InstanceId, spec.Disks, spec.Create, spec.Start, spec.RunningSince = "", nil, nil, nil, nil
+	spec.Incarnation++
+
+	return storeNow()
+}
