@@ -270,7 +270,7 @@ func TestExampleIsValid(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	defer file.Close() //nolint:errcheck // only read
+	defer file.Close()
 
 	var resource struct {
 		Metadata struct{ Namespace, Type, ID string }

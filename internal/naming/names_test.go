@@ -43,11 +43,11 @@ func TestNamesAreLegalAndStable(t *testing.T) {
 			rapid.StringMatching(`[A-Za-z0-9._-]{0,30}`),
 		).Draw(t, "role")
 
-		for _, name := range []string{naming.Instance(id), naming.Disk(role, id)} {
-			checkLegal(t, name)
-		}
+		instance, disk := naming.Instance(id), naming.Disk(role, id)
+		checkLegal(t, instance)
+		checkLegal(t, disk)
 
-		if naming.Instance(id) != naming.Instance(id) || naming.Disk(role, id) != naming.Disk(role, id) {
+		if naming.Instance(id) != instance || naming.Disk(role, id) != disk {
 			t.Fatalf("names of %q vary", id)
 		}
 	})
@@ -152,7 +152,7 @@ func TestNewOwnerAndNewRunFitTheMark(t *testing.T) {
 		t.Error(err)
 	}
 
-	if naming.NewOwner() == naming.NewOwner() || naming.NewRun() == naming.NewRun() {
+	if naming.NewOwner() == m.Owner || naming.NewRun() == m.Run {
 		t.Error("not random")
 	}
 }
