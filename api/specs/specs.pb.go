@@ -54,9 +54,11 @@ type InstanceSpec struct {
 	// unsure_create is the time of the newest create call whose answer was lost.
 	// The rack may finish such a call late, so teardown does not end before the
 	// planned names were absent for a settling time after it.
-	UnsureCreate  *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=unsure_create,json=unsureCreate,proto3" json:"unsure_create,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	UnsureCreate *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=unsure_create,json=unsureCreate,proto3" json:"unsure_create,omitempty"`
+	// patched_instance_id is the instance that the config patches in Omni are for.
+	PatchedInstanceId string `protobuf:"bytes,10,opt,name=patched_instance_id,json=patchedInstanceId,proto3" json:"patched_instance_id,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *InstanceSpec) Reset() {
@@ -150,6 +152,13 @@ func (x *InstanceSpec) GetUnsureCreate() *timestamppb.Timestamp {
 		return x.UnsureCreate
 	}
 	return nil
+}
+
+func (x *InstanceSpec) GetPatchedInstanceId() string {
+	if x != nil {
+		return x.PatchedInstanceId
+	}
+	return ""
 }
 
 // Plan is what will be made, resolved to what existed when it was made. Later
@@ -849,7 +858,7 @@ var File_specs_specs_proto protoreflect.FileDescriptor
 
 const file_specs_specs_proto_rawDesc = "" +
 	"\n" +
-	"\x11specs/specs.proto\x12\x16oxide.infraprovider.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe4\x03\n" +
+	"\x11specs/specs.proto\x12\x16oxide.infraprovider.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x94\x04\n" +
 	"\fInstanceSpec\x120\n" +
 	"\x04plan\x18\x01 \x01(\v2\x1c.oxide.infraprovider.v1.PlanR\x04plan\x126\n" +
 	"\x05image\x18\x02 \x01(\v2 .oxide.infraprovider.v1.ImageRefR\x05image\x127\n" +
@@ -860,7 +869,9 @@ const file_specs_specs_proto_rawDesc = "" +
 	"\x05start\x18\x06 \x01(\v2\x1f.oxide.infraprovider.v1.AttemptR\x05start\x12?\n" +
 	"\rrunning_since\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\frunningSince\x12 \n" +
 	"\vincarnation\x18\b \x01(\rR\vincarnation\x12?\n" +
-	"\runsure_create\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\funsureCreate\"\xd6\x05\n" +
+	"\runsure_create\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\funsureCreate\x12.\n" +
+	"\x13patched_instance_id\x18\n" +
+	" \x01(\tR\x11patchedInstanceId\"\xd6\x05\n" +
 	"\x04Plan\x12!\n" +
 	"\frequest_hash\x18\x01 \x01(\tR\vrequestHash\x12\x1d\n" +
 	"\n" +

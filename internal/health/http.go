@@ -1,0 +1,61 @@
+package health
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// Handler serves /healthz, which answers 200 while the process lives, and
+// /readyz, which answers 503 and the reasons while a need is not met.
+func (b *Board) Handler() http.Handler {
+	mux := http.NewServeMux()
+
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = fmt.Fprintln(w, "ok")
+	})
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if t := b.troubles(true); len(t) > 0 {
+			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+			w.WriteHeader(http.StatusServiceUnavailable)
+			_, _ = fmt.Fprintln(w, strings.Join(t, "\n"))
+
+			return
+		}
+
+		_, _ = fmt.Fprintln(w, "ready")
+	})
+
+	return mux
+}
+
+// Serve serves Handler at l until ctx ends.
+func (b *Board) Serve(ctx context.Context, l net.Listener) error {
+	s := &http.Server{Handler: b.Handler(), ReadHeaderTimeout: 5 * time.Second}
+
+	stopped := make(chan struct{})
+
+	go func() {
+		defer close(stopped)
+
+		<-ctx.Done()
+
+		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+
+		_ = s.Shutdown(grace)
+	}()
+
+	err := s.Serve(l)
+	if errors.Is(err, http.ErrServerClosed) {
+		<-stopped
+
+		return nil
+	}
+
+	return fmt.Errorf("serving health: %w", err)
+}

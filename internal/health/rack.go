@@ -1,0 +1,87 @@
+package health
+
+import (
+	"context"
+	"time"
+
+	"github.com/oxidecomputer/oxide.go/oxide"
+
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/rack"
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/version"
+)
+
+// NeedRack is the rack's condition on the board.
+const NeedRack = "rack"
+
+const (
+	probeWell    = 30 * time.Second
+	probeAtFirst = 2 * time.Second
+	// probeAtMost bounds the pause between tries while the rack is not well.
+	probeAtMost = 60 * time.Second
+	// probeDeadline bounds one probe: a rack that hangs is not well either.
+	probeDeadline = 10 * time.Second
+)
+
+// Rack is what the probe asks.
+type Rack interface {
+	Ping(ctx context.Context) error
+	Me(ctx context.Context) (*oxide.CurrentUser, error)
+	Host() string
+}
+
+// WatchRack keeps the rack's condition until ctx ends.
+func (b *Board) WatchRack(ctx context.Context, r Rack) {
+	pause := probeAtFirst
+
+	for {
+		next := probeWell
+
+		if err := probe(ctx, r); err != nil && ctx.Err() == nil {
+			key, text := rackTrouble(r.Host(), err)
+			b.Trouble(NeedRack, key, text)
+
+			next = pause
+			pause = min(2*pause, probeAtMost)
+		} else if err == nil {
+			b.OK(NeedRack)
+
+			pause = probeAtFirst
+		}
+
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(next):
+		}
+	}
+}
+
+func probe(ctx context.Context, r Rack) error {
+	ctx, cancel := context.WithTimeout(ctx, probeDeadline)
+	defer cancel()
+
+	// The ping needs no token: it tells an API that does not answer from a token
+	// that is refused.
+	if err := r.Ping(ctx); err != nil {
+		return err
+	}
+
+	_, err := r.Me(ctx)
+
+	return err
+}
+
+func rackTrouble(host string, err error) (key, text string) {
+	class := rack.ClassOf(err)
+
+	switch class { //nolint:exhaustive // the others are told in the rack's own words
+	case rack.ClassCredentials:
+		return class.String(), "the rack at " + host + " refuses the token, renew it (OXIDE_TOKEN): " + rack.Reason(err)
+	case rack.ClassVersion:
+		return class.String(), "the rack at " + host + " does not speak our API version " + version.OxideAPIVersion + ": " + rack.Reason(err)
+	case rack.ClassLost:
+		return class.String(), "the rack at " + host + " can not be reached: " + rack.Reason(err)
+	default:
+		return class.String(), "the rack at " + host + " is not well: " + rack.Reason(err)
+	}
+}
