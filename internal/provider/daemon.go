@@ -1,0 +1,150 @@
+package provider
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cosi-project/runtime/pkg/state"
+	"github.com/siderolabs/omni/client/pkg/client"
+	"go.uber.org/zap"
+
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/health"
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/image"
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/instance"
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/naming"
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/rack"
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/talos"
+)
+
+// NeedOmni is Omni's condition on the health board.
+const NeedOmni = "omni"
+
+// Options are what a daemon is made of.
+type Options struct {
+	// ProviderID must have been bound with Bind. Name and Description are shown
+	// in Omni.
+	ProviderID, Name, Description string
+	// Schema is the JSON schema of a machine class.
+	Schema string
+	// OmniEndpoint and OmniKey say which Omni, and as whom.
+	OmniEndpoint, OmniKey string
+	// ClientOptions are added to those of the Omni client.
+	ClientOptions []client.Option
+
+	Rack    *rack.Client
+	Factory *talos.Factory
+	// FactoryURL overrides the image factory that Omni names.
+	FactoryURL string
+
+	// Concurrency is the number of the SDK's workers.
+	Concurrency int
+	// MaxCreates bounds the create calls in flight, and half the workers do too.
+	MaxCreates int
+	Settle     time.Duration
+	// ScratchGrace is after how long without renewal a run counts as dead.
+	ScratchGrace time.Duration
+
+	Board  *health.Board
+	Logger *zap.Logger
+}
+
+// Daemon serves one provider ID of one Omni on one silo.
+type Daemon struct {
+	opts Options
+	run  string
+
+	current atomic.Pointer[state.State]
+
+	// work is what outlives a link to Omni: made at the first one, when the owner
+	// is known.
+	work *Provisioner
+}
+
+// NewDaemon makes a daemon; nothing happens before Run.
+func NewDaemon(opts Options) *Daemon { return &Daemon{opts: opts, run: naming.NewRun()} }
+
+// errOwnerChanged ends the daemon: all its marks are of another owner.
+var errOwnerChanged = errors.New("the owner ID stored in Omni is another one now")
+
+// Run serves until ctx ends, and returns nil then. Omni and the rack may be
+// away at the start and at any time later.
+func (d *Daemon) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+
+	var loops sync.WaitGroup
+	defer loops.Wait()
+
+	loops.Go(func() { d.opts.Board.WatchRack(ctx, d.opts.Rack) })
+
+	return d.supervise(ctx, func(owner string) {
+		images := d.makeWork(owner)
+
+		loops.Go(func() {
+			if err := images.Run(ctx); err != nil {
+				cancel(err)
+			}
+		})
+	})
+}
+
+// makeWork builds what needs the owner's ID.
+func (d *Daemon) makeWork(owner string) *image.Manager {
+	images := image.New(image.Config{
+		Rack: d.opts.Rack,
+		Source: image.FactorySource{Factory: d.opts.Factory, Address: func(ctx context.Context) (image.Address, error) {
+			base, err := d.factoryURL(ctx)
+
+			return image.Address{Base: base}, err
+		}},
+		Runs: &Runs{State: d.state, ID: d.run}, Log: d.opts.Logger,
+		Owner: owner, Provider: d.opts.ProviderID, Run: d.run, Grace: d.opts.ScratchGrace,
+	})
+
+	machines := instance.New(instance.Config{
+		Rack: d.opts.Rack, Owner: owner, Provider: d.opts.ProviderID, Run: d.run,
+		MaxCreates: min(d.opts.MaxCreates, max(d.opts.Concurrency/2, 1)), Settle: d.opts.Settle,
+	})
+
+	d.work = &Provisioner{
+		State: d.state, Silo: d.opts.Rack, Images: images, Machines: machines, Factory: d.factoryURL, Owner: owner,
+		teardowns: newTeardowns(),
+	}
+
+	d.opts.Logger.Info("serving", zap.String("omni.provider.id", d.opts.ProviderID), zap.String("owner", owner),
+		zap.String("run", d.run), zap.String("oxide.host", d.opts.Rack.Host()))
+
+	return images
+}
+
+// state is the state of the newest Omni client.
+func (d *Daemon) state() state.State {
+	st := d.current.Load()
+	if st == nil {
+		// Nothing of the daemon runs before the first link to Omni.
+		panic("no link to Omni yet")
+	}
+
+	return *st
+}
+
+// healthLine is what Omni shows of the daemon's health.
+func (d *Daemon) healthLine(context.Context) error {
+	if err := d.opts.Board.Err(); err != nil {
+		return errors.New(oneLine(err.Error()))
+	}
+
+	return nil
+}
+
+func (d *Daemon) checkOwner(owner string) error {
+	if d.work != nil && d.work.Owner != owner {
+		return fmt.Errorf("%w: it was %s and is %s", errOwnerChanged, d.work.Owner, owner)
+	}
+
+	return nil
+}

@@ -1,0 +1,61 @@
+package provider
+
+import (
+	"context"
+
+	"github.com/siderolabs/omni/client/pkg/omni/resources/infra"
+	"go.uber.org/zap"
+
+	"github.com/oxidecomputer/omni-infra-provider-oxide/api/specs"
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/instance"
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/machineclass"
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/rack"
+)
+
+// deprovision removes what was made for the request. Omni has reset the node
+// before, or given it up.
+func (p *Provisioner) deprovision(ctx context.Context, logger *zap.Logger, res *Instance, request *infra.MachineRequest) error {
+	spec := res.TypedSpec().Value
+
+	if !instance.Planned(spec) {
+		found, err := p.planless(ctx, request)
+		if err != nil || found == nil {
+			return err
+		}
+
+		spec = found
+	}
+
+	if err := p.Machines.Remove(ctx, spec); err != nil {
+		return err
+	}
+
+	logger.Info("machine removed from the rack", zap.String("oxide.instance.id", spec.GetInstanceId()),
+		zap.String("oxide.project.id", spec.GetPlan().GetProjectId()))
+
+	return nil
+}
+
+// planless answers for a request whose state holds no plan. Nothing is made
+// before the plan is stored, but the state of a living request may have been
+// removed and made again, empty, by hand; then objects are found by their marks
+// in the project of the class. A class without a usable project never had any.
+func (p *Provisioner) planless(ctx context.Context, request *infra.MachineRequest) (*InstanceState, error) {
+	class, err := machineclass.Parse(request.TypedSpec().Value.GetProviderData())
+	if err != nil {
+		return nil, nil //nolint:nilerr // such a class was refused before anything was made
+	}
+
+	project, err := p.Silo.ViewProject(ctx, class.Project)
+	if rack.ClassOf(err) == rack.ClassGone {
+		return nil, nil
+	}
+
+	if err != nil {
+		return nil, err
+	}
+
+	return &specs.InstanceSpec{Plan: &specs.Plan{
+		RequestId: request.Metadata().ID(), ProjectId: project.Id, ProjectName: string(project.Name),
+	}}, nil
+}

@@ -1,0 +1,251 @@
+package provider
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/cosi-project/runtime/pkg/safe"
+	omnispecs "github.com/siderolabs/omni/client/api/omni/specs"
+	"github.com/siderolabs/omni/client/pkg/infra/provision"
+	"github.com/siderolabs/omni/client/pkg/omni/resources/infra"
+	"go.uber.org/zap"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/oxidecomputer/omni-infra-provider-oxide/api/specs"
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/instance"
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/machineclass"
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/naming"
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/rack"
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/talos"
+)
+
+// InstanceState is the stored state of a request.
+type InstanceState = specs.InstanceSpec
+
+const (
+	architecture = "amd64"
+	// dataBlockSize is that of blank data disks, in bytes.
+	dataBlockSize = 512
+	// schematicDeadline bounds the registration of a schematic: the SDK has no
+	// limit and Omni's is half an hour.
+	schematicDeadline = 30 * time.Second
+)
+
+// plan writes down what will be made. A plan that exists is kept: later steps
+// carry it out, whatever the class has become meanwhile.
+func (p *Provisioner) plan(ctx context.Context, logger *zap.Logger, pctx Context) error {
+	request, err := safe.StateGetByID[*infra.MachineRequest](ctx, p.State(), pctx.GetRequestID())
+	if err != nil {
+		return &instance.Wait{Reason: "reading the machine request from Omni", After: 5 * time.Second, Cause: err}
+	}
+
+	spec, hash := pctx.State.TypedSpec().Value, requestHash(request.TypedSpec().Value)
+
+	if stored := spec.GetPlan(); stored != nil {
+		if stored.GetRequestId() != pctx.GetRequestID() || stored.GetRequestHash() != hash {
+			return &instance.Mend{Reason: "the stored plan is that of another request: delete this request, Omni makes a new one"}
+		}
+
+		return nil
+	}
+
+	class, err := machineclass.Parse(request.TypedSpec().Value.GetProviderData())
+	if err != nil {
+		return &instance.Mend{Reason: "machine class: " + err.Error(), Cause: err}
+	}
+
+	talosVersion, err := checkTalos(logger, request.TypedSpec().Value.GetTalosVersion())
+	if err != nil {
+		return err
+	}
+
+	plan := &specs.Plan{
+		RequestHash: hash, RequestId: pctx.GetRequestID(), Owner: p.Owner,
+		InstanceName: naming.Instance(pctx.GetRequestID()),
+		Image:        &specs.ImagePlan{TalosVersion: talosVersion, Architecture: architecture},
+	}
+
+	sizes(plan, class)
+
+	if err := p.resolve(ctx, plan, class); err != nil {
+		return err
+	}
+
+	if err := p.planImage(ctx, pctx, plan.GetImage()); err != nil {
+		return err
+	}
+
+	plan.PlannedAt = timestamppb.Now()
+	spec.Plan = plan
+
+	logger.Info("planned", zap.String("oxide.project.name", plan.GetProjectName()), zap.String("oxide.instance.name", plan.GetInstanceName()),
+		zap.String("talos.version", plan.GetImage().GetTalosVersion()), zap.String("talos.schematic", plan.GetImage().GetSchematicId()))
+
+	return nil
+}
+
+func checkTalos(logger *zap.Logger, asked string) (string, error) {
+	v, err := talos.ParseVersion(asked)
+	if err != nil {
+		return "", &instance.Mend{Reason: err.Error(), Cause: err}
+	}
+
+	if err := v.Supported(); err != nil {
+		return "", &instance.Mend{Reason: err.Error(), Cause: err}
+	}
+
+	if w := v.Warning(); w != "" {
+		logger.Warn(w, zap.String("talos.version", v.String()))
+	}
+
+	return v.String(), nil
+}
+
+// sizes fills in what needs no look at the rack.
+func sizes(plan *specs.Plan, class machineclass.Class) {
+	plan.Cpus = uint32(class.CPUs)                              //nolint:gosec // checked: at most 254
+	plan.MemoryBytes = uint64(class.Memory) * machineclass.GiB //nolint:gosec // checked: at most 1536
+	plan.BootDisk = &specs.DiskPlan{
+		Name: naming.Disk("boot", plan.GetRequestId()), Type: machineclass.DiskDistributed,
+		SizeBytes: uint64(class.BootDiskSize) * machineclass.GiB, //nolint:gosec // checked: at most 1023
+	}
+	plan.AutoRestartPolicy = class.AutoRestartPolicy
+	plan.CpuPlatform = class.CPUPlatform
+	plan.EnableJumboFrames = class.EnableJumboFrames
+
+	for i, d := range class.Disks {
+		disk := &specs.DiskPlan{
+			Name: naming.Disk("data"+strconv.Itoa(i), plan.GetRequestId()), Type: d.Type,
+			SizeBytes: uint64(d.Size) * machineclass.GiB, //nolint:gosec // checked: positive
+		}
+
+		if d.Type != machineclass.DiskLocal {
+			disk.BlockSize = dataBlockSize
+		}
+
+		plan.Disks = append(plan.Disks, disk)
+	}
+}
+
+// resolve looks up everything that the class names. What is missing is named
+// with its field, before anything is uploaded or made.
+func (p *Provisioner) resolve(ctx context.Context, plan *specs.Plan, class machineclass.Class) error {
+	project, err := p.Silo.ViewProject(ctx, class.Project)
+	if err != nil {
+		return missing(err, "project: %q is not in the silo, or the daemon's token has no role in it", class.Project)
+	}
+
+	plan.ProjectId, plan.ProjectName = project.Id, string(project.Name)
+
+	for i, n := range class.NetworkInterfaces {
+		vpc, err := p.Silo.ViewVPC(ctx, project.Id, n.VPCName)
+		if err != nil {
+			return missing(err, "network_interfaces[%d].vpc_name: project %q has no VPC %q", i, project.Name, n.VPCName)
+		}
+
+		subnet, err := p.Silo.ViewSubnet(ctx, vpc.Id, n.SubnetName)
+		if err != nil {
+			return missing(err, "network_interfaces[%d].subnet_name: VPC %q has no subnet %q", i, vpc.Name, n.SubnetName)
+		}
+
+		plan.Nics = append(plan.Nics, &specs.NicPlan{
+			Name: naming.NIC(i), VpcName: string(vpc.Name), SubnetName: string(subnet.Name), IpConfig: n.IPConfig,
+		})
+	}
+
+	for i, g := range class.AntiAffinityGroups {
+		group, err := p.Silo.ViewAntiAffinityGroup(ctx, project.Id, g)
+		if err != nil {
+			return missing(err, "anti_affinity_groups[%d]: project %q has no group %q", i, project.Name, g)
+		}
+
+		plan.AntiAffinityGroupIds = append(plan.AntiAffinityGroupIds, group.Id)
+	}
+
+	return nil
+}
+
+// missing words a look-up that found nothing, and leaves other errors alone.
+func missing(err error, format string, args ...any) error {
+	if rack.ClassOf(err) != rack.ClassGone {
+		return err
+	}
+
+	return &instance.Mend{Reason: fmt.Sprintf(format, args...), Cause: err}
+}
+
+// planImage registers the schematic and fixes the image's identity.
+func (p *Provisioner) planImage(ctx context.Context, pctx Context, image *specs.ImagePlan) error {
+	base, err := p.Factory(ctx)
+	if err != nil {
+		return &instance.Wait{Reason: "asking Omni for its image factory", After: 5 * time.Second, Cause: err}
+	}
+
+	u, err := url.Parse(base)
+	if err != nil || u.Host == "" {
+		return &instance.Mend{Reason: fmt.Sprintf("the image factory's address %q is no URL", base), Cause: err}
+	}
+
+	image.FactoryHost = u.Host
+	image.SchematicId, err = p.registerSchematic(ctx, pctx)
+
+	return err
+}
+
+// registerSchematic has Omni register the request's schematic at its factory.
+// The factory may add to it, so the ID is the one it answers. Our logger is not
+// handed on: the SDK would log the whole schematic each time.
+func (p *Provisioner) registerSchematic(ctx context.Context, pctx Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, schematicDeadline)
+	defer cancel()
+
+	id, err := pctx.GenerateSchematicID(ctx, zap.NewNop(), provision.WithoutConnectionParams())
+	if err != nil {
+		return "", &instance.Wait{Reason: "registering the schematic through Omni: " + grpcReason(err), After: spread(15 * time.Second), Cause: err}
+	}
+
+	return id, nil
+}
+
+// requestHash is a stable digest of what the request asks for.
+func requestHash(r *omnispecs.MachineRequestSpec) string {
+	type meta struct {
+		Key   uint32
+		Value string
+	}
+
+	form := struct {
+		Talos, Data, OverlayName, OverlayImage string
+		Extensions, KernelArgs                 []string
+		Meta                                   []meta
+		Tunnel                                 int32
+	}{
+		Talos: r.GetTalosVersion(), Data: r.GetProviderData(),
+		OverlayName: r.GetOverlay().GetName(), OverlayImage: r.GetOverlay().GetImage(),
+		// The SDK sorts these two in place when it makes the schematic.
+		Extensions: slices.Sorted(slices.Values(r.GetExtensions())),
+		KernelArgs: slices.Sorted(slices.Values(r.GetKernelArgs())),
+		Tunnel:     int32(r.GetGrpcTunnel()),
+	}
+
+	for _, v := range r.GetMetaValues() {
+		form.Meta = append(form.Meta, meta{v.GetKey(), v.GetValue()})
+	}
+
+	text, err := json.Marshal(form)
+	if err != nil {
+		// Strings and numbers always marshal.
+		panic(err)
+	}
+
+	sum := sha256.Sum256(text)
+
+	return "1:" + hex.EncodeToString(sum[:])
+}

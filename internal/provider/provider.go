@@ -1,0 +1,152 @@
+// Package provider is the daemon's work for Omni: the stored resources, the
+// steps that bring a machine request to a running instance, Deprovision, and
+// the supervision of the SDK that calls them.
+//
+// The steps are, in order:
+//
+//	plan      writes down what will be made, resolved to what exists
+//	image     waits for the Talos image in the rack
+//	instance  creates the instance, stopped, and records its IDs
+//	config    writes the config patches into Omni
+//	start     starts the instance and sees it running
+//
+// The SDK runs a step inside the update of the request's state: what a step
+// changes in the state is stored when the step returns nil or a requeue error,
+// and lost with any other error. It never steps back, so every step makes sure
+// of what the earlier ones promised.
+package provider
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/cosi-project/runtime/pkg/controller"
+	"github.com/cosi-project/runtime/pkg/state"
+	"github.com/oxidecomputer/oxide.go/oxide"
+	"github.com/siderolabs/omni/client/pkg/infra/provision"
+	"github.com/siderolabs/omni/client/pkg/omni/resources/infra"
+	"go.uber.org/zap"
+
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/image"
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/instance"
+)
+
+// The step names are stored with each request: they are frozen.
+const (
+	stepPlan     = "plan"
+	stepImage    = "image"
+	stepInstance = "instance"
+	stepConfig   = "config"
+	stepStart    = "start"
+)
+
+// Silo is what planning asks of the rack.
+type Silo interface {
+	ViewProject(ctx context.Context, nameOrID string) (*oxide.Project, error)
+	ViewVPC(ctx context.Context, projectID, nameOrID string) (*oxide.Vpc, error)
+	ViewSubnet(ctx context.Context, vpcID, nameOrID string) (*oxide.VpcSubnet, error)
+	ViewAntiAffinityGroup(ctx context.Context, projectID, nameOrID string) (*oxide.AntiAffinityGroup, error)
+}
+
+// Images hands out images.
+type Images interface {
+	Ask(ctx context.Context, want image.Want) (image.Status, error)
+	Forget(imageID string)
+}
+
+// Machines makes and removes instances; *instance.Machines.
+type Machines interface {
+	Create(ctx context.Context, spec *InstanceState, userData string) error
+	Start(ctx context.Context, spec *InstanceState) error
+	Forget(ctx context.Context, spec *InstanceState) error
+	Remove(ctx context.Context, spec *InstanceState) error
+}
+
+var _ Machines = (*instance.Machines)(nil)
+
+// Provisioner implements the SDK's provision.Provisioner.
+type Provisioner struct {
+	// State answers the state of the current Omni client.
+	State    func() state.State
+	Silo     Silo
+	Images   Images
+	Machines Machines
+	// Factory answers the base URL of the image factory.
+	Factory func(ctx context.Context) (string, error)
+	// Owner stands in every plan.
+	Owner string
+
+	teardowns *teardowns
+}
+
+// Context is what the SDK hands to a step.
+type Context = provision.Context[*Instance]
+
+// ProvisionSteps implements provision.Provisioner.
+func (p *Provisioner) ProvisionSteps() []provision.Step[*Instance] {
+	return []provision.Step[*Instance]{
+		p.step(stepPlan, p.plan),
+		p.step(stepImage, p.image),
+		p.step(stepInstance, p.instance),
+		p.step(stepConfig, p.config),
+		p.step(stepStart, p.start),
+	}
+}
+
+type stepFunc func(ctx context.Context, logger *zap.Logger, pctx Context) error
+
+// step wraps a step: its error is turned into what the SDK and the user need,
+// and a panic into an error. The SDK would retry a panic too, but show nothing.
+func (p *Provisioner) step(name string, run stepFunc) provision.Step[*Instance] {
+	return provision.NewStep(name, func(ctx context.Context, logger *zap.Logger, pctx Context) (err error) {
+		logger = logger.With(zap.String("omni.request.id", pctx.GetRequestID()), zap.String("step", name))
+
+		defer func() {
+			if r := recover(); r != nil {
+				logger.Error("step panicked", zap.Any("panic", r), zap.ByteString("stack", debug.Stack()))
+				err = outcome(ctx, fmt.Errorf("internal error in step %q: please report it", name))
+			}
+		}()
+
+		return outcome(ctx, run(ctx, logger, pctx))
+	})
+}
+
+// Deprovision implements provision.Provisioner. It is called again until it
+// returns nil, and what it changes in the state is not stored.
+func (p *Provisioner) Deprovision(ctx context.Context, logger *zap.Logger, res *Instance, request *infra.MachineRequest) (err error) {
+	logger = logger.With(zap.String("omni.request.id", request.Metadata().ID()))
+
+	defer func() {
+		if r := recover(); r != nil {
+			logger.Error("teardown panicked", zap.Any("panic", r), zap.ByteString("stack", debug.Stack()))
+			err = outcome(ctx, fmt.Errorf("internal error in teardown: please report it"))
+		}
+	}()
+
+	err = p.deprovision(ctx, logger, res, request)
+	if err == nil {
+		p.teardowns.done(request.Metadata().ID())
+
+		return nil
+	}
+
+	if reason := err.Error(); reason != "" && ctx.Err() == nil {
+		p.teardowns.waits(logger, request.Metadata().ID(), reason)
+	}
+
+	err = outcome(ctx, err)
+
+	// The SDK has no interval of its own for a teardown that fails: without one
+	// the runtime would try twice a second at first.
+	if !isA[*controller.RequeueError](err) {
+		return provision.NewRetryError(err, mendTeardown)
+	}
+
+	return err
+}
+
+// mendTeardown is how often a teardown is tried that a person must mend.
+const mendTeardown = 30 * time.Second

@@ -1,0 +1,167 @@
+package provider
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/oxidecomputer/omni-infra-provider-oxide/api/specs"
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/image"
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/instance"
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/machineclass"
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/naming"
+)
+
+// image waits for the plan's image. It asks and goes; the upload is nobody's
+// step.
+func (p *Provisioner) image(ctx context.Context, logger *zap.Logger, pctx Context) error {
+	return p.ensureImage(ctx, logger, pctx)
+}
+
+func (p *Provisioner) ensureImage(ctx context.Context, logger *zap.Logger, pctx Context) error {
+	spec := pctx.State.TypedSpec().Value
+	if spec.GetImage().GetId() != "" {
+		return nil
+	}
+
+	plan := spec.GetPlan()
+	if plan == nil {
+		return errNoPlan
+	}
+
+	status, err := p.Images.Ask(ctx, image.Want{Identity: identity(plan.GetImage()), ProjectID: plan.GetProjectId()})
+	if err != nil {
+		return err
+	}
+
+	if status.SizeBytes > plan.GetBootDisk().GetSizeBytes() {
+		return &instance.Mend{Reason: fmt.Sprintf("boot_disk_size: %d GiB is less than the image's %d GiB",
+			plan.GetBootDisk().GetSizeBytes()/machineclass.GiB, (status.SizeBytes+machineclass.GiB-1)/machineclass.GiB)}
+	}
+
+	if status.SchematicUnknown {
+		id, err := p.registerSchematic(ctx, pctx)
+		if err != nil {
+			return err
+		}
+
+		if id != plan.GetImage().GetSchematicId() {
+			return &instance.Mend{Reason: "the image factory now gives the schematic another ID: delete this request, Omni makes a new one"}
+		}
+
+		logger.Info("registered the schematic again", zap.String("talos.schematic", id))
+	}
+
+	if !status.Ready {
+		return &instance.Wait{Reason: status.Reason, After: status.RetryIn}
+	}
+
+	spec.Image = &specs.ImageRef{Id: status.ImageID, SizeBytes: status.SizeBytes}
+
+	return nil
+}
+
+func identity(i *specs.ImagePlan) naming.ImageIdentity {
+	return naming.ImageIdentity{
+		Schematic: i.GetSchematicId(), Talos: i.GetTalosVersion(), Arch: i.GetArchitecture(),
+		SecureBoot: i.GetSecureBoot(), FactoryHost: i.GetFactoryHost(),
+	}
+}
+
+var errNoPlan = &instance.Mend{Reason: "the request's plan is lost: delete this request, Omni makes a new one"}
+
+// instance creates the instance and records its IDs.
+func (p *Provisioner) instance(ctx context.Context, logger *zap.Logger, pctx Context) error {
+	return p.ensureInstance(ctx, logger, pctx)
+}
+
+func (p *Provisioner) ensureInstance(ctx context.Context, logger *zap.Logger, pctx Context) error {
+	spec := pctx.State.TypedSpec().Value
+	before := spec.GetInstanceId()
+
+	if err := p.ensureImage(ctx, logger, pctx); err != nil {
+		return err
+	}
+
+	err := p.Machines.Create(ctx, spec, pctx.ConnectionParams.JoinConfig)
+
+	if id := spec.GetInstanceId(); id != "" && id != before {
+		logger.Info("instance created", zap.String("oxide.instance.id", id),
+			zap.String("oxide.instance.name", spec.GetPlan().GetInstanceName()), zap.String("oxide.project.id", spec.GetPlan().GetProjectId()))
+	}
+
+	if errors.Is(err, instance.ErrImageGone) {
+		logger.Warn("the image has vanished from the rack, making it again", zap.String("oxide.image.id", spec.GetImage().GetId()))
+		p.Images.Forget(spec.GetImage().GetId())
+
+		spec.Image = nil
+
+		return &instance.Wait{}
+	}
+
+	if errors.Is(err, instance.ErrVanished) {
+		return p.makeAgain(ctx, logger, spec)
+	}
+
+	return err
+}
+
+// config writes the config patches of the instance into Omni. They exist before
+// the first start: kubelet registers a node with its provider ID once.
+func (p *Provisioner) config(ctx context.Context, _ *zap.Logger, pctx Context) error {
+	return p.ensureConfig(ctx, pctx)
+}
+
+func (p *Provisioner) ensureConfig(ctx context.Context, pctx Context) error {
+	spec := pctx.State.TypedSpec().Value
+	if spec.GetPatchedInstanceId() == spec.GetInstanceId() {
+		return nil
+	}
+
+	name, data := providerIDPatch(pctx.GetRequestID(), spec.GetInstanceId())
+	if err := pctx.CreateConfigPatch(ctx, name, data); err != nil {
+		return &instance.Wait{Reason: "writing the config patch into Omni: " + grpcReason(err), After: spread(5 * time.Second), Cause: err}
+	}
+
+	spec.PatchedInstanceId = spec.GetInstanceId()
+
+	return nil
+}
+
+// start starts the instance and is done when it was seen running. An instance
+// that is proven gone by then is made again, with its own provider ID.
+func (p *Provisioner) start(ctx context.Context, logger *zap.Logger, pctx Context) error {
+	spec := pctx.State.TypedSpec().Value
+
+	if err := p.ensureInstance(ctx, logger, pctx); err != nil {
+		return err
+	}
+
+	if spec.GetPatchedInstanceId() != spec.GetInstanceId() {
+		if err := p.ensureConfig(ctx, pctx); err != nil {
+			return err
+		}
+
+		return &instance.Wait{}
+	}
+
+	err := p.Machines.Start(ctx, spec)
+	if errors.Is(err, instance.ErrVanished) {
+		return p.makeAgain(ctx, logger, spec)
+	}
+
+	if err == nil {
+		logger.Info("instance is running", zap.String("oxide.instance.id", spec.GetInstanceId()))
+	}
+
+	return err
+}
+
+func (p *Provisioner) makeAgain(ctx context.Context, logger *zap.Logger, spec *InstanceState) error {
+	logger.Warn("the instance has vanished from the rack before it ran, making another", zap.String("oxide.instance.id", spec.GetInstanceId()))
+
+	return p.Machines.Forget(ctx, spec)
+}

@@ -1,0 +1,257 @@
+package provider
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/blang/semver/v4"
+	"github.com/cosi-project/runtime/pkg/safe"
+	"github.com/cosi-project/runtime/pkg/state"
+	"github.com/siderolabs/omni/client/pkg/client"
+	"github.com/siderolabs/omni/client/pkg/client/omni"
+	"github.com/siderolabs/omni/client/pkg/constants"
+	"github.com/siderolabs/omni/client/pkg/infra"
+	"github.com/siderolabs/omni/client/pkg/infra/imagefactory"
+	"github.com/siderolabs/omni/client/pkg/infra/provision"
+	omnires "github.com/siderolabs/omni/client/pkg/omni/resources/omni"
+	"github.com/siderolabs/omni/client/pkg/omni/resources/system"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
+)
+
+const (
+	// linkPause is the first pause between two links to Omni, linkPauseMax the
+	// longest.
+	linkPause    = time.Second
+	linkPauseMax = 60 * time.Second
+	// linkWell is how long a link must have lasted for the pause to start anew.
+	linkWell = time.Minute
+	// omniDeadline bounds one read of Omni.
+	omniDeadline = 10 * time.Second
+	// pulseEvery is how often a link is proved by a read. A refused key ends no
+	// stream, so nothing else would notice it.
+	pulseEvery = 10 * time.Second
+	// healthEvery must stay well below the 31 s after which Omni shows a provider
+	// as disconnected.
+	healthEvery = 15 * time.Second
+)
+
+// supervise keeps a link to Omni. The SDK's Run ends on the first broken stream
+// after a quarter of an hour, which is no failure; each link has a client of
+// its own, because a used one remembers for up to two minutes that Omni was
+// away.
+//
+// started is called once, with the owner's ID, at the first link.
+func (d *Daemon) supervise(ctx context.Context, started func(owner string)) error {
+	pause := linkPause
+
+	for {
+		began := time.Now()
+		err := d.link(ctx, started)
+
+		if ctx.Err() != nil {
+			if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
+				return cause
+			}
+
+			return nil
+		}
+
+		if errors.Is(err, errOwnerChanged) {
+			return err
+		}
+
+		if time.Since(began) > linkWell {
+			pause = linkPause
+		}
+
+		key, text := omniTrouble(d.opts.OmniEndpoint, err)
+		d.opts.Board.Trouble(NeedOmni, key, text)
+		d.opts.Logger.Debug("link to Omni ended", zap.Error(err), zap.Duration("pause", pause))
+
+		select {
+		case <-ctx.Done():
+		case <-time.After(spread(pause)):
+		}
+
+		pause = min(2*pause, linkPauseMax*3/4)
+	}
+}
+
+// link makes one link to Omni and serves until it breaks.
+func (d *Daemon) link(ctx context.Context, started func(owner string)) error {
+	c, err := client.New(d.opts.OmniEndpoint, append([]client.Option{
+		client.WithServiceAccount(d.opts.OmniKey),
+		client.WithOmniClientOptions(omni.WithProviderID(d.opts.ProviderID)),
+		client.WithGrpcOpts(grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff: backoff.Config{BaseDelay: time.Second, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 5 * time.Second},
+		})),
+	}, d.opts.ClientOptions...)...)
+	if err != nil {
+		return err
+	}
+
+	defer c.Close() //nolint:errcheck // nothing is lost with it
+
+	st := c.Omni().State()
+
+	version, err := readVersion(ctx, st)
+	if err != nil {
+		return err
+	}
+
+	owner, err := EnsureOwner(ctx, st)
+	if err != nil {
+		return err
+	}
+
+	if err := d.checkOwner(owner); err != nil {
+		return err
+	}
+
+	d.current.Store(&st)
+
+	if d.work == nil {
+		started(owner)
+	}
+
+	if err := repairSteps(ctx, d.opts.Logger, st); err != nil {
+		return err
+	}
+
+	schematics, err := d.schematicClient(ctx, c, version)
+	if err != nil {
+		return err
+	}
+
+	return d.serve(ctx, st, schematics)
+}
+
+// serve runs the SDK over one link.
+func (d *Daemon) serve(ctx context.Context, st state.State, schematics provision.FactoryClient) error {
+	ctx, cancel := context.WithCancel(ctx)
+
+	beating := make(chan struct{})
+
+	go func() {
+		defer close(beating)
+
+		d.pulse(ctx, st)
+	}()
+
+	defer func() { <-beating }()
+	defer cancel()
+
+	p, err := infra.NewProvider(d.opts.ProviderID, d.work, infra.ProviderConfig{
+		Name: d.opts.Name, Description: d.opts.Description, Icon: icon, Schema: d.opts.Schema,
+	})
+	if err != nil {
+		return err
+	}
+
+	return p.Run(ctx, Quiet(d.opts.Logger),
+		infra.WithState(state.WrapCore(newStatusGate(st))),
+		infra.WithImageFactoryClient(schematics),
+		infra.WithConcurrency(uint(d.opts.Concurrency)), //nolint:gosec // configured: 1 to 100
+		infra.WithEncodeRequestIDsIntoTokens(),
+		infra.WithHealthCheckFunc(d.healthLine),
+		infra.WithHealthCheckInterval(healthEvery),
+	)
+}
+
+// pulse proves the link until ctx ends.
+func (d *Daemon) pulse(ctx context.Context, st state.State) {
+	for {
+		if _, err := readVersion(ctx, st); err == nil {
+			d.opts.Board.OK(NeedOmni)
+		} else if ctx.Err() == nil {
+			key, text := omniTrouble(d.opts.OmniEndpoint, err)
+			d.opts.Board.Trouble(NeedOmni, key, text)
+		}
+
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pulseEvery):
+		}
+	}
+}
+
+func readVersion(ctx context.Context, st state.State) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, omniDeadline)
+	defer cancel()
+
+	v, err := safe.StateGetByID[*system.SysVersion](ctx, st, system.SysVersionID)
+	if err != nil {
+		return "", fmt.Errorf("reading Omni's version: %w", err)
+	}
+
+	return v.TypedSpec().Value.GetBackendVersion(), nil
+}
+
+// schematicClient registers schematics through Omni, or directly at the factory
+// where Omni is too old for that.
+func (d *Daemon) schematicClient(ctx context.Context, c *client.Client, version string) (provision.FactoryClient, error) {
+	v, err := semver.ParseTolerant(strings.TrimPrefix(version, "v"))
+	if err != nil || v.GTE(semver.Version{Major: 1, Minor: 9}) {
+		return imagefactory.NewProxiedClient(c)
+	}
+
+	base, err := d.factoryURL(ctx)
+	if err != nil {
+		return nil, err
+	}
+
+	return imagefactory.NewDirectClient(imagefactory.ClientOptions{FactoryEndpoint: base})
+}
+
+// factoryURL is where images come from: what was configured, else what Omni
+// says, else the public factory. It is asked at each use, as it may move.
+func (d *Daemon) factoryURL(ctx context.Context) (string, error) {
+	if d.opts.FactoryURL != "" {
+		return d.opts.FactoryURL, nil
+	}
+
+	ctx, cancel := context.WithTimeout(ctx, omniDeadline)
+	defer cancel()
+
+	features, err := safe.StateGetByID[*omnires.FeaturesConfig](ctx, d.state(), omnires.FeaturesConfigID)
+	if err != nil {
+		return "", fmt.Errorf("reading Omni's features: %w", err)
+	}
+
+	if base := features.TypedSpec().Value.GetImageFactoryBaseUrl(); base != "" {
+		return base, nil
+	}
+
+	return constants.ImageFactoryBaseURL, nil
+}
+
+// omniTrouble words why there is no link, and what to do.
+func omniTrouble(endpoint string, err error) (key, text string) {
+	if err == nil {
+		return "ended", "the link to Omni at " + endpoint + " ended, making a new one"
+	}
+
+	reason := grpcReason(err)
+
+	switch code := codeOf(err); {
+	case strings.Contains(reason, "x509") || strings.Contains(reason, "tls:"):
+		return "tls", "the certificate of Omni at " + endpoint + " is not trusted: " + reason
+	case code == codes.Unauthenticated || strings.Contains(reason, "invalid signature"):
+		return "key", "Omni at " + endpoint + " refuses the service account key (OMNI_SERVICE_ACCOUNT_KEY): renewed, revoked or expired, or the provider was deleted: " + reason
+	case strings.Contains(reason, "not registered in the system"):
+		return "unregistered", "Omni at " + endpoint + " knows no such provider, create it with `omnictl infraprovider create`: " + reason
+	case code == codes.PermissionDenied || strings.Contains(reason, "PermissionDenied"):
+		return "permission", "Omni at " + endpoint + " denies the provider's rights: " + reason
+	case code == codes.Unavailable || code == codes.DeadlineExceeded:
+		return "away", "Omni at " + endpoint + " can not be reached: " + reason
+	default:
+		return "other", "the link to Omni at " + endpoint + " ended: " + reason
+	}
+}
