@@ -170,6 +170,8 @@ func (f *Factory) open(ctx context.Context, image ImageURL, form string) (*Strea
 	if err != nil {
 		if cause := context.Cause(ctx); cause != nil {
 			err = cause
+		} else if errors.Is(err, io.EOF) {
+			err = errClosed
 		}
 
 		cancel(nil)
@@ -195,7 +197,10 @@ func (f *Factory) open(ctx context.Context, image ImageURL, form string) (*Strea
 	return stream, nil
 }
 
-var errNoAnswer = errors.New("no answer in time")
+var (
+	errNoAnswer = errors.New("no answer in time")
+	errClosed   = errors.New("the connection was closed without an answer")
+)
 
 func (f *Factory) get(ctx context.Context, cancel context.CancelCauseFunc, address *url.URL, header http.Header) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address.String(), nil)
