@@ -1,0 +1,293 @@
+package rack
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Role is what a user may do in a silo or a project.
+type Role string
+
+// Roles, from least to most. The empty role may nothing.
+const (
+	RoleNone                Role = ""
+	RoleViewer              Role = "viewer"
+	RoleLimitedCollaborator Role = "limited-collaborator"
+	RoleCollaborator        Role = "collaborator"
+	RoleAdmin               Role = "admin"
+)
+
+// SiloNone is the silo role of a token that shall have none; an empty role in
+// Token.SiloRole without project roles means the default.
+const SiloNone Role = "none"
+
+func (r Role) rank() int {
+	switch r {
+	case RoleViewer:
+		return 1
+	case RoleLimitedCollaborator:
+		return 2
+	case RoleCollaborator:
+		return 3
+	case RoleAdmin:
+		return 4
+	case RoleNone, SiloNone:
+	}
+
+	return 0
+}
+
+func (r Role) atLeast(o Role) bool { return r.rank() >= o.rank() }
+
+// Token is a bearer token of a silo user.
+type Token struct {
+	// Name stands for the token in the call log; default: the user.
+	Name  string
+	Value string
+	// User is the user's display name; tokens of one user share SSH keys.
+	User string
+	// SiloRole defaults to collaborator when ProjectRoles is empty too.
+	SiloRole     Role
+	ProjectRoles map[string]Role // by project name
+	Expires      time.Time       // zero: never
+}
+
+func (t *Token) setDefaults() {
+	if t.User == "" {
+		t.User = "provider"
+	}
+
+	if t.Name == "" {
+		t.Name = t.User
+	}
+
+	if t.SiloRole == RoleNone && len(t.ProjectRoles) == 0 {
+		t.SiloRole = RoleCollaborator
+	}
+}
+
+// user is a silo user; the name of its meta is the display name.
+type user struct{ meta }
+
+// SetToken adds a token, or replaces the one of the same value.
+func (s *Server) SetToken(t Token) {
+	t.setDefaults()
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	s.tokens[t.Value] = &t
+	if s.users[t.User] == nil {
+		s.users[t.User] = &user{meta{id: uuid.NewString(), name: t.User, created: time.Now().UTC(), modified: time.Now().UTC()}}
+	}
+}
+
+// RevokeToken makes the rack answer 401 to a token.
+func (s *Server) RevokeToken(value string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	delete(s.tokens, value)
+}
+
+// authenticate finds the caller.
+func (s *Server) authenticate(r *http.Request) (*Token, *user, error) {
+	headers := r.Header.Values("Authorization")
+	if len(headers) == 0 {
+		return nil, nil, unauthorized()
+	}
+
+	value, isBearer := strings.CutPrefix(headers[0], "Bearer ")
+	if !isBearer || value == "" {
+		return nil, nil, badParse("bad authentication header: expected \"Bearer <token>\"")
+	}
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	t := s.tokens[value]
+	if t == nil || !t.Expires.IsZero() && time.Now().After(t.Expires) {
+		return nil, nil, unauthorized()
+	}
+
+	return t, s.users[t.User], nil
+}
+
+// siloRole is the caller's role on the silo.
+func (c *call) siloRole() Role { return c.token.SiloRole }
+
+// projectRole joins the role given on the project with the one inherited from
+// the silo, where a collaborator is an admin of every project.
+func (c *call) projectRole(p *project) Role {
+	inherited := c.token.SiloRole
+	if inherited.atLeast(RoleCollaborator) {
+		inherited = RoleAdmin
+	}
+
+	if own := c.token.ProjectRoles[p.name]; own.atLeast(inherited) {
+		return own
+	}
+
+	return inherited
+}
+
+// allow hides what the caller may not read and refuses what it may not do.
+func (c *call) allow(p *project, need Role, hidden error) error {
+	role := c.projectRole(p)
+
+	switch {
+	case !role.atLeast(RoleViewer):
+		return hidden
+	case !role.atLeast(need):
+		return forbidden()
+	default:
+		return nil
+	}
+}
+
+// requireSilo refuses a caller without the role: the silo itself is readable
+// to all its users, so this is never a 404.
+func (c *call) requireSilo(need Role) error {
+	if !c.siloRole().atLeast(need) {
+		return forbidden()
+	}
+
+	return nil
+}
+
+// findProject resolves a project by name or ID for a caller who needs a role.
+func (c *call) findProject(selector string, need Role) (*project, error) {
+	if err := checkNameOrID(selector); err != nil {
+		return nil, badParse("unable to parse query string: project: %v", err)
+	}
+
+	var (
+		p     *project
+		found bool
+	)
+
+	if isUUID(selector) {
+		p, found = c.s.projects.get(canonicalID(selector))
+	} else {
+		p, found = c.s.projects.named("", selector)
+	}
+
+	if !found {
+		return nil, notFound(kindProject, selector)
+	}
+
+	return p, c.allow(p, need, notFound(kindProject, selector))
+}
+
+// queryProject is the project of a list or create call.
+func (c *call) queryProject(need Role) (*project, error) {
+	if !c.query.Has("project") {
+		return nil, badParse("unable to parse query string: missing field `project`")
+	}
+
+	return c.findProject(c.query.Get("project"), need)
+}
+
+// pageProject is the project of a list, which a page token carries along.
+func (c *call) pageProject() (page, *project, error) {
+	pg, err := c.page("project")
+	if err != nil {
+		return pg, nil, err
+	}
+
+	selector, has := pg.selector["project"]
+	if !has {
+		return pg, nil, badParse("unable to parse query string: missing field `project`")
+	}
+
+	p, err := c.findProject(selector, RoleViewer)
+
+	return pg, p, err
+}
+
+// resolve finds an object of a project: a name needs the project beside it, an
+// ID must come without. Held: s.mu.
+func resolve[T entity](c *call, t *table[T], selector string, need Role) (T, error) {
+	var none T
+
+	if err := checkNameOrID(selector); err != nil {
+		return none, badParse("bad parameter in URL path: %v", err)
+	}
+
+	hasProject := c.query.Has("project")
+
+	switch {
+	case isUUID(selector) && hasProject:
+		return none, invalidRequest("when providing %s as an ID project should not be specified", t.kind)
+	case isUUID(selector):
+		return resolveID(c, t, selector, need)
+	case !hasProject:
+		return none, invalidRequest("%s should either be UUID or project should be specified", t.kind)
+	}
+
+	p, err := c.findProject(c.query.Get("project"), RoleViewer)
+	if err != nil {
+		return none, err
+	}
+
+	x, found := t.named(p.id, selector)
+	if !found {
+		return none, notFound(t.kind, selector)
+	}
+
+	return x, c.allow(p, need, notFound(t.kind, selector))
+}
+
+func resolveID[T entity](c *call, t *table[T], id string, need Role) (T, error) {
+	var none T
+
+	x, found := t.get(canonicalID(id))
+	if !found {
+		return none, notFound(t.kind, id)
+	}
+
+	p, found := c.s.projects.get(x.head().scope)
+	if !found {
+		return none, notFound(t.kind, id)
+	}
+
+	if err := c.allow(p, need, notFound(t.kind, id)); err != nil {
+		return none, err
+	}
+
+	return x, nil
+}
+
+// resolveIn finds an object named in a body, where an ID beside the project is
+// fine but must be of the same project.
+func resolveIn[T entity](t *table[T], p *project, selector string) (T, error) {
+	var none T
+
+	if !isUUID(selector) {
+		x, found := t.named(p.id, selector)
+		if !found {
+			return none, notFound(t.kind, selector)
+		}
+
+		return x, nil
+	}
+
+	x, found := t.get(canonicalID(selector))
+	if !found || x.head().scope != p.id {
+		return none, notFound(t.kind, selector)
+	}
+
+	return x, nil
+}
+
+func (r Role) check() error {
+	if r.rank() == 0 && r != RoleNone && r != SiloNone {
+		return fmt.Errorf("unknown role %q", string(r))
+	}
+
+	return nil
+}

@@ -1,0 +1,295 @@
+package rack
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/google/uuid"
+	"go.uber.org/zap"
+)
+
+const (
+	bodyLimit     = 1 << 20
+	bulkBodyLimit = 8 << 20
+)
+
+// call is one request on its way through the rack.
+type call struct {
+	s     *Server
+	op    string
+	seq   int
+	r     *http.Request
+	query url.Values
+	body  []byte
+	token *Token
+	user  *user
+	// lost makes a stop be accepted without effect.
+	lost bool
+}
+
+type answer struct {
+	status int
+	body   any
+}
+
+func ok(v any) answer       { return answer{http.StatusOK, v} }
+func created(v any) answer  { return answer{http.StatusCreated, v} }
+func accepted(v any) answer { return answer{http.StatusAccepted, v} }
+func noContent() answer     { return answer{http.StatusNoContent, nil} }
+
+// operation does a call's work. It must not look at the request's context:
+// what was begun is finished although the client has gone.
+type operation func(*Server, *call) (answer, error)
+
+func (c *call) path(key string) string { return c.r.PathValue(key) }
+
+// serve is the way of every call: log, fault, judge, work, answer.
+func (s *Server) serve(op string, work operation) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		c := &call{s: s, op: op, r: r}
+		c.seq = s.calls.begin(op, r)
+
+		if s.cfg.BeforeCall != nil {
+			s.cfg.BeforeCall(c.seq, op)
+		}
+
+		readErr := c.read(w)
+		f := s.faults.pick(op, r.URL.RequestURI())
+
+		if f.Delay > 0 && f.Action == ActionDelay {
+			s.pause(f.Delay.duration())
+		}
+
+		s.carryOut(w, c, f, func() (answer, error) {
+			if readErr != nil {
+				return answer{}, readErr
+			}
+
+			if err := c.judge(); err != nil {
+				return answer{}, err
+			}
+
+			return work(s, c)
+		})
+	}
+}
+
+// carryOut does the work as the fault has it, and ends the call.
+func (s *Server) carryOut(w http.ResponseWriter, c *call, f Fault, work func() (answer, error)) {
+	switch f.Action {
+	case ActionHang:
+		select {
+		case <-c.r.Context().Done():
+		case <-s.ctx.Done():
+		}
+
+		s.finish(c, 0)
+		reset(w)
+	case ActionReset:
+		s.finish(c, 0)
+		reset(w)
+	case ActionCommitLate:
+		s.mu.Lock()
+		s.spawn(func() {
+			s.pause(f.Delay.duration())
+			a, err := work()
+			s.log.Debug("late work done", zap.Int("call.seq", c.seq), zap.Int("http.status", statusOf(a, err)))
+			s.finish(c, 0)
+		})
+		s.mu.Unlock()
+		reset(w)
+	case ActionLoseAnswer:
+		a, err := work()
+		s.log.Debug("answer lost", zap.Int("call.seq", c.seq), zap.Int("http.status", statusOf(a, err)))
+		s.finish(c, 0)
+		reset(w)
+	case ActionError:
+		s.reply(w, c, answer{}, f.asError())
+	case ActionErrorAfter:
+		_, err := work()
+		if err == nil {
+			err = f.asError()
+		}
+
+		s.reply(w, c, answer{}, err)
+	case ActionLostStop, ActionDelay, ActionNone:
+		c.lost = f.Action == ActionLostStop
+		a, err := work()
+		s.reply(w, c, a, err)
+	}
+}
+
+// finish notes the end of a call. Status 0 is a call that got no answer.
+func (s *Server) finish(c *call, status int) {
+	name := ""
+	if c.token != nil {
+		name = c.token.Name
+	}
+
+	s.calls.end(c.seq, status, name)
+
+	if s.cfg.AfterCall != nil {
+		s.cfg.AfterCall(c.seq, c.op)
+	}
+}
+
+// read takes in the body, whole, before any work begins.
+func (c *call) read(w http.ResponseWriter) error {
+	limit := int64(bodyLimit)
+	if c.op == opBulkWrite {
+		limit = bulkBodyLimit
+	}
+
+	var buf bytes.Buffer
+	if n := c.r.ContentLength; n > 0 && n <= limit {
+		buf.Grow(int(n) + bytes.MinRead)
+	}
+
+	_, err := buf.ReadFrom(http.MaxBytesReader(w, c.r.Body, limit))
+	c.body = buf.Bytes()
+
+	var tooLarge *http.MaxBytesError
+
+	switch {
+	case errors.As(err, &tooLarge):
+		return badParse("request body exceeded maximum size of %d bytes", limit)
+	case err != nil:
+		return badParse("reading request body: %v", err)
+	default:
+		return nil
+	}
+}
+
+// judge applies what is common to all calls: version, credentials, encoding.
+func (c *call) judge() error {
+	if err := checkVersion(c.r.Header.Get("Api-Version")); err != nil {
+		return err
+	}
+
+	if c.op != opPing {
+		t, u, err := c.s.authenticate(c.r)
+		if err != nil {
+			return err
+		}
+
+		c.token, c.user = t, u
+	}
+
+	q, err := url.ParseQuery(c.r.URL.RawQuery)
+	if err != nil {
+		return badParse("unable to parse query string: %v", err)
+	}
+
+	c.query = q
+
+	if ct := c.r.Header.Get("Content-Type"); ct != "" && len(c.body) > 0 {
+		if m, _, err := mime.ParseMediaType(ct); err != nil || m != "application/json" {
+			return badParse("expected content type \"application/json\", got %q", ct)
+		}
+	}
+
+	return nil
+}
+
+// checkVersion admits no header, or exactly the version that is served: the
+// simulator has no older shapes to fall back to.
+func checkVersion(header string) error {
+	if header == "" || header == APIVersion {
+		return nil
+	}
+
+	parts := strings.Split(header, ".")
+	if len(parts) != 3 {
+		return badParse("bad value for header \"api-version\": %q", header)
+	}
+
+	for _, p := range parts {
+		if _, err := strconv.ParseUint(p, 10, 64); err != nil {
+			return badParse("bad value for header \"api-version\": %q", header)
+		}
+	}
+
+	return badParse("server does not support this API version: %s", header)
+}
+
+func statusOf(a answer, err error) int {
+	var e *apiError
+
+	switch {
+	case err == nil:
+		return a.status
+	case errors.As(err, &e):
+		return e.status
+	default:
+		return http.StatusInternalServerError
+	}
+}
+
+// reply writes the answer; the request ID stands in the header of every one
+// and in the body of errors.
+func (s *Server) reply(w http.ResponseWriter, c *call, a answer, err error) {
+	id := uuid.NewString()
+	body := a.body
+	status := statusOf(a, err)
+
+	if err != nil {
+		var e *apiError
+		if !errors.As(err, &e) {
+			s.log.Error("a call ended with an error of no API kind", zap.String("operation", c.op), zap.Error(err))
+
+			e = internal()
+		}
+
+		body = errorBody{RequestID: id, ErrorCode: e.code, Message: e.message}
+	}
+
+	s.finish(c, status)
+	w.Header().Set("X-Request-Id", id)
+
+	if body == nil {
+		w.WriteHeader(status)
+
+		return
+	}
+
+	writeJSON(w, status, body)
+}
+
+func writeJSON(w http.ResponseWriter, status int, body any) {
+	raw, err := json.Marshal(body)
+	if err != nil {
+		http.Error(w, fmt.Sprintf("encoding the answer: %v", err), http.StatusInternalServerError)
+
+		return
+	}
+
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(raw)))
+	w.WriteHeader(status)
+
+	// A client that has left is no trouble of the rack's.
+	_, _ = io.Copy(w, bytes.NewReader(raw))
+}
+
+// reset drops the connection without an answer.
+func reset(w http.ResponseWriter) {
+	conn, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		panic(http.ErrAbortHandler) // HTTP/2 streams have no connection of their own
+	}
+
+	if tcp, isTCP := conn.(*net.TCPConn); isTCP {
+		_ = tcp.SetLinger(0) // RST rather than an orderly end
+	}
+
+	_ = conn.Close()
+}

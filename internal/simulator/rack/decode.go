@@ -1,0 +1,353 @@
+package rack
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"strconv"
+
+	"github.com/google/uuid"
+)
+
+// object reads a JSON object the way the rack's deserializer does: keys are
+// case-sensitive, unknown keys are ignored, required keys must be there, null
+// is no value of a required key, and numbers, strings and booleans are not
+// converted into each other. The first violation is kept in err and makes all
+// later reads return zero values.
+type object struct {
+	path   string
+	fields map[string]json.RawMessage
+	err    error
+}
+
+// parseBody reads a request body that must be one JSON object.
+func parseBody(body []byte) *object {
+	return parseObject("", body)
+}
+
+func parseObject(path string, raw []byte) *object {
+	o := &object{path: path}
+
+	raw = bytes.TrimSpace(raw)
+	switch {
+	case len(raw) == 0:
+		o.fail("", "EOF while parsing a value at line 1 column 0")
+	case !json.Valid(raw):
+		o.fail("", "expected value at line 1 column 1")
+	case raw[0] != '{':
+		o.fail("", "invalid type: %s, expected struct", kindOf(raw))
+	default:
+		if err := json.Unmarshal(raw, &o.fields); err != nil {
+			o.fail("", "%v", err)
+		}
+	}
+
+	return o
+}
+
+func (o *object) fail(key, format string, args ...any) {
+	if o.err != nil {
+		return
+	}
+
+	at := o.path
+	if key != "" {
+		at = joinPath(at, key)
+	}
+
+	if at != "" {
+		at += ": "
+	}
+
+	o.err = badParse("unable to parse JSON body: %s%s", at, fmt.Sprintf(format, args...))
+}
+
+func joinPath(path, key string) string {
+	if path == "" {
+		return key
+	}
+
+	return path + "." + key
+}
+
+func kindOf(raw []byte) string {
+	switch raw[0] {
+	case '"':
+		return "string"
+	case '{':
+		return "map"
+	case '[':
+		return "sequence"
+	case 't', 'f':
+		return "boolean"
+	case 'n':
+		return "null"
+	default:
+		return "number"
+	}
+}
+
+// field gives the raw value of a key; ok is false when it is absent.
+func (o *object) field(key string) (json.RawMessage, bool) {
+	if o.err != nil {
+		return nil, false
+	}
+
+	raw, ok := o.fields[key]
+
+	return raw, ok
+}
+
+// value gives a key's value, or nothing when it is absent or null.
+func (o *object) value(key string) (json.RawMessage, bool) {
+	raw, ok := o.field(key)
+	if !ok || string(raw) == "null" {
+		return nil, false
+	}
+
+	return raw, true
+}
+
+func (o *object) required(key string) (json.RawMessage, bool) {
+	raw, ok := o.field(key)
+	if !ok && o.err == nil {
+		o.fail("", "missing field `%s`", key)
+	}
+
+	return raw, ok
+}
+
+func (o *object) textOf(key string, raw json.RawMessage) string {
+	if raw[0] != '"' {
+		o.fail(key, "invalid type: %s, expected a string", kindOf(raw))
+
+		return ""
+	}
+
+	var s string
+	if err := json.Unmarshal(raw, &s); err != nil {
+		o.fail(key, "%v", err)
+	}
+
+	return s
+}
+
+// text is a required string.
+func (o *object) text(key string) string {
+	raw, ok := o.required(key)
+	if !ok {
+		return ""
+	}
+
+	return o.textOf(key, raw)
+}
+
+// textOr is an optional string; like the other defaulted fields it may be
+// absent but not null.
+func (o *object) textOr(key, def string) string {
+	raw, ok := o.field(key)
+	if !ok {
+		return def
+	}
+
+	return o.textOf(key, raw)
+}
+
+// optionalText is a string that may be absent or null: nil.
+func (o *object) optionalText(key string) *string {
+	raw, ok := o.value(key)
+	if !ok {
+		return nil
+	}
+
+	s := o.textOf(key, raw)
+
+	return &s
+}
+
+func (o *object) checked(key, s string, check func(string) error) string {
+	if o.err != nil {
+		return ""
+	}
+
+	if err := check(s); err != nil {
+		o.fail(key, "%v", err)
+	}
+
+	return s
+}
+
+func (o *object) name(key string) string { return o.checked(key, o.text(key), checkName) }
+
+func (o *object) nameOrID(key string) string { return o.checked(key, o.text(key), checkNameOrID) }
+
+func (o *object) hostname(key string) string { return o.checked(key, o.text(key), checkHostname) }
+
+func (o *object) optionalName(key string) string {
+	s := o.optionalText(key)
+	if s == nil {
+		return ""
+	}
+
+	return o.checked(key, *s, checkName)
+}
+
+// id is a required UUID, in canonical form.
+func (o *object) id(key string) string {
+	s := o.text(key)
+	if o.err != nil {
+		return ""
+	}
+
+	id, err := uuid.Parse(s)
+	if err != nil {
+		o.fail(key, "UUID parsing failed: %v", err)
+
+		return ""
+	}
+
+	return id.String()
+}
+
+// oneOf is a required string out of a fixed set.
+func (o *object) oneOf(key string, values ...string) string {
+	s := o.text(key)
+	if o.err == nil {
+		o.isOneOf(key, s, values)
+	}
+
+	return s
+}
+
+// optionalOneOf may be absent or null: "".
+func (o *object) optionalOneOf(key string, values ...string) string {
+	s := o.optionalText(key)
+	if s == nil || o.err != nil {
+		return ""
+	}
+
+	o.isOneOf(key, *s, values)
+
+	return *s
+}
+
+func (o *object) isOneOf(key, s string, values []string) {
+	for _, v := range values {
+		if s == v {
+			return
+		}
+	}
+
+	o.fail(key, "unknown variant `%s`, expected one of %q", s, values)
+}
+
+// number is a required unsigned integer of at most max.
+func (o *object) number(key string, limit uint64) uint64 {
+	raw, ok := o.required(key)
+	if !ok {
+		return 0
+	}
+
+	n, err := strconv.ParseUint(string(raw), 10, 64)
+	if err != nil || n > limit {
+		o.fail(key, "invalid value: %s, expected an integer of at most %d", raw, limit)
+	}
+
+	return n
+}
+
+// bytes is a required byte count.
+func (o *object) bytes(key string) int64 {
+	return int64(o.number(key, math.MaxInt64)) //nolint:gosec // bounded by the limit just given
+}
+
+// boolOr is a boolean that may be absent, but not null.
+func (o *object) boolOr(key string, def bool) bool {
+	raw, ok := o.field(key)
+	if !ok {
+		return def
+	}
+
+	switch string(raw) {
+	case "true":
+		return true
+	case "false":
+		return false
+	}
+
+	o.fail(key, "invalid type: %s, expected a boolean", kindOf(raw))
+
+	return false
+}
+
+// child reads a nested object; its errors must be taken over with adopt.
+func (o *object) child(key string) *object {
+	raw, ok := o.required(key)
+	if !ok {
+		return &object{err: o.err}
+	}
+
+	c := parseObject(joinPath(o.path, key), raw)
+	o.adopt(c)
+
+	return c
+}
+
+func (o *object) adopt(c *object) {
+	if o.err == nil {
+		o.err = c.err
+	}
+}
+
+// list reads an array; absent gives nil, null is refused as it is no array.
+func (o *object) list(key string) []json.RawMessage {
+	raw, ok := o.field(key)
+	if !ok {
+		return nil
+	}
+
+	return o.listOf(key, raw)
+}
+
+func (o *object) listOf(key string, raw json.RawMessage) []json.RawMessage {
+	if raw[0] != '[' {
+		o.fail(key, "invalid type: %s, expected a sequence", kindOf(raw))
+
+		return nil
+	}
+
+	var items []json.RawMessage
+	if err := json.Unmarshal(raw, &items); err != nil {
+		o.fail(key, "%v", err)
+	}
+
+	return items
+}
+
+// objects reads an array of objects.
+func (o *object) objects(key string) []*object {
+	items := o.list(key)
+	out := make([]*object, 0, len(items))
+
+	for i, raw := range items {
+		c := parseObject(fmt.Sprintf("%s[%d]", joinPath(o.path, key), i), raw)
+		o.adopt(c)
+		out = append(out, c)
+	}
+
+	return out
+}
+
+// namesOrIDs reads an array of selectors.
+func (o *object) namesOrIDs(key string, items []json.RawMessage) []string {
+	out := make([]string, 0, len(items))
+
+	for i, raw := range items {
+		at := fmt.Sprintf("%s[%d]", key, i)
+		s := o.checked(at, o.textOf(at, raw), checkNameOrID)
+		out = append(out, s)
+	}
+
+	return out
+}

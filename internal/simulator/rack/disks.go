@@ -1,0 +1,315 @@
+package rack
+
+import "time"
+
+const (
+	maxDistributed = 1023 * gib
+	localBlock     = 4096
+)
+
+type diskState string
+
+const (
+	diskCreating    diskState = "creating"
+	diskDetached    diskState = "detached"
+	diskImportReady diskState = "import_ready"
+	diskBulkWrites  diskState = "importing_from_bulk_writes"
+	diskFinalizing  diskState = "finalizing"
+	diskMaintenance diskState = "maintenance"
+	diskAttached    diskState = "attached"
+	diskFaulted     diskState = "faulted"
+)
+
+type disk struct {
+	meta
+	size, blockSize int64
+	local           bool
+	readOnly        bool
+	source          string // blank, snapshot, image or importing_blocks
+	snapshotID      string
+	imageID         string
+	state           diskState
+	instance        string // set while attached
+	attachSeq       int    // order of attachment, which is that of the slots
+	pantry          bool   // an import server holds the disk
+	content         *content
+	store           any // what a guest keeps on the disk
+}
+
+type diskStateView struct {
+	State    diskState `json:"state"`
+	Instance string    `json:"instance,omitempty"`
+}
+
+type diskView struct {
+	identity
+	ProjectID  string        `json:"project_id"`
+	Size       int64         `json:"size"`
+	BlockSize  int64         `json:"block_size"`
+	State      diskStateView `json:"state"`
+	DevicePath string        `json:"device_path"`
+	DiskType   string        `json:"disk_type"`
+	ReadOnly   bool          `json:"read_only"`
+	ImageID    *string       `json:"image_id"`
+	SnapshotID *string       `json:"snapshot_id"`
+}
+
+func orNull(s string) *string {
+	if s == "" {
+		return nil
+	}
+
+	return &s
+}
+
+func viewDisk(d *disk) any {
+	v := diskView{
+		identity: d.identity(), ProjectID: d.scope, Size: d.size, BlockSize: d.blockSize,
+		State: diskStateView{d.state, d.instance}, DevicePath: "/mnt/" + d.name,
+		DiskType: "distributed", ReadOnly: d.readOnly,
+		ImageID: orNull(d.imageID), SnapshotID: orNull(d.snapshotID),
+	}
+	if d.local {
+		v.DiskType = "local"
+	}
+
+	return v
+}
+
+// diskSpec is what a create call asks for.
+type diskSpec struct {
+	name, description string
+	size, blockSize   int64
+	local, readOnly   bool
+	source, sourceID  string
+}
+
+func (o *object) diskSpec() diskSpec {
+	d := diskSpec{name: o.name("name"), description: o.text("description"), size: o.bytes("size")}
+	backend := o.child("disk_backend")
+
+	if backend.oneOf("type", "local", "distributed") == "local" {
+		d.local, d.source, d.blockSize = true, "blank", localBlock
+		o.adopt(backend)
+
+		return d
+	}
+
+	src := backend.child("disk_source")
+	d.source = src.oneOf("type", "blank", "snapshot", "image", "importing_blocks")
+
+	switch d.source {
+	case "snapshot", "image":
+		d.sourceID = src.id(d.source + "_id")
+		d.readOnly = src.boolOr("read_only", false)
+	default:
+		n := src.number("block_size", 1<<32-1)
+		if src.err == nil && n != 512 && n != 2048 && n != 4096 {
+			src.fail("block_size", "invalid block size: %d", n)
+		}
+
+		d.blockSize = int64(n) //nolint:gosec // one of three small numbers
+	}
+
+	backend.adopt(src)
+	o.adopt(backend)
+
+	return d
+}
+
+// newDisk judges a spec, charges for it and makes the record, in state
+// creating. Held: s.mu.
+func (s *Server) newDisk(c *call, p *project, spec diskSpec) (*disk, error) {
+	d := &disk{
+		meta: newMeta(p.id, spec.name, spec.description), size: spec.size, blockSize: spec.blockSize,
+		local: spec.local, readOnly: spec.readOnly, source: spec.source, state: diskCreating,
+	}
+
+	base, err := s.diskSource(c, p, d, spec)
+	if err != nil {
+		return nil, err
+	}
+
+	if err := checkDiskSize(spec); err != nil {
+		return nil, err
+	}
+
+	d.content = newContent(d.size, base)
+
+	if err := s.chargeStorage(d.size, !d.local); err != nil {
+		return nil, err
+	}
+
+	err = fitsColumn(d.description, maxDescription)
+	if err == nil {
+		err = s.disks.add(d)
+	}
+
+	if err != nil {
+		s.freeStorage(d.size, !d.local)
+
+		return nil, err
+	}
+
+	return d, nil
+}
+
+func checkDiskSize(spec diskSpec) error {
+	switch {
+	case spec.size < gib:
+		return invalidValue("size", "total size must be at least %d GiB", 1)
+	case spec.size%gib != 0:
+		return invalidValue("size", "total size must be a multiple of %d GiB", 1)
+	case !spec.local && spec.size > maxDistributed:
+		return invalidValue("size", "total size must be less than %d GiB", maxDistributed/gib+1)
+	}
+
+	return nil
+}
+
+// diskSource finds what a disk is made from, and takes over its block size.
+func (s *Server) diskSource(c *call, p *project, d *disk, spec diskSpec) (*layer, error) {
+	var (
+		size int64
+		base *layer
+	)
+
+	switch spec.source {
+	case "snapshot":
+		snap, err := resolveID(c, s.snapshots, spec.sourceID, RoleViewer)
+		if err != nil {
+			return nil, err
+		}
+
+		if snap.scope != p.id {
+			return nil, invalidRequest("snapshot does not belong to this project")
+		}
+
+		d.snapshotID, d.blockSize, size, base = snap.id, snap.blockSize, snap.size, snap.layer
+	case "image":
+		img, err := c.imageByID(spec.sourceID)
+		if err != nil {
+			return nil, err
+		}
+
+		if img.scope != "" && img.scope != p.id {
+			return nil, invalidRequest("image does not belong to this project")
+		}
+
+		d.imageID, d.blockSize, size, base = img.id, img.blockSize, img.size, img.layer
+	default:
+		return nil, nil //nolint:nilnil // a blank disk has nothing under it
+	}
+
+	switch {
+	case spec.size < size:
+		return nil, invalidRequest("disk size %d must be greater than or equal to %s size of %d bytes", spec.size, spec.source, size)
+	case spec.readOnly && spec.size != size:
+		return nil, invalidRequest("read-only disk size %d must be equal to %s size of %d bytes", spec.size, spec.source, size)
+	}
+
+	return base, nil
+}
+
+// readyDisk ends a disk's creation. Held: s.mu.
+func (s *Server) readyDisk(d *disk) {
+	d.state = diskDetached
+	if d.source == "importing_blocks" {
+		d.state = diskImportReady
+	}
+
+	d.modified = time.Now().UTC()
+}
+
+// dropDisk takes a disk away with all it costs. Held: s.mu.
+func (s *Server) dropDisk(d *disk) {
+	s.disks.remove(d)
+	s.freeStorage(d.size, !d.local)
+}
+
+func (s *Server) diskCreate(c *call) (answer, error) {
+	o := parseBody(c.body)
+	spec := o.diskSpec()
+
+	if o.err != nil {
+		return answer{}, o.err
+	}
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	p, err := c.queryProject(RoleLimitedCollaborator)
+	if err != nil {
+		return answer{}, err
+	}
+
+	d, err := s.newDisk(c, p, spec)
+	if err != nil {
+		return answer{}, err
+	}
+
+	// The answer is the record as it was first inserted: it says creating
+	// although the disk is ready when the answer leaves.
+	v := viewDisk(d)
+
+	if spec.source == "importing_blocks" {
+		// The state shows before the import server has taken the disk.
+		s.saga(s.cfg.Latencies.DiskCreate / 2)
+		s.readyDisk(d)
+		s.saga(s.cfg.Latencies.DiskCreate / 2)
+		d.pantry = true
+	} else {
+		s.saga(s.cfg.Latencies.DiskCreate)
+		s.readyDisk(d)
+	}
+
+	return created(v), nil
+}
+
+func (s *Server) diskView(c *call) (answer, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	d, err := resolve(c, s.disks, c.path("disk"), RoleViewer)
+	if err != nil {
+		return answer{}, err
+	}
+
+	return ok(viewDisk(d)), nil
+}
+
+func (s *Server) diskList(c *call) (answer, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	pg, p, err := c.pageProject()
+	if err != nil {
+		return answer{}, err
+	}
+
+	return list(pg, s.disks.in(p.id), viewDisk)
+}
+
+func (s *Server) diskDelete(c *call) (answer, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	d, err := resolve(c, s.disks, c.path("disk"), RoleLimitedCollaborator)
+	if err != nil {
+		return answer{}, err
+	}
+
+	switch {
+	case d.instance != "":
+		return answer{}, invalidRequest("disk is attached")
+	case d.state != diskDetached && d.state != diskFaulted:
+		return answer{}, invalidRequest("disk cannot be deleted in state %q", string(d.state))
+	}
+
+	// The record is gone at once; what it cost is freed when the saga ends.
+	s.disks.remove(d)
+	s.saga(s.cfg.Latencies.DiskDelete)
+	s.freeStorage(d.size, !d.local)
+
+	return noContent(), nil
+}

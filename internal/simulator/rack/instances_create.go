@@ -1,0 +1,301 @@
+package rack
+
+import (
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// creation is the saga of an instance on its way: what it has done can be
+// undone in reverse order.
+type creation struct {
+	s    *Server
+	c    *call
+	p    *project
+	spec instanceSpec
+	i    *instance
+	undo []func()
+}
+
+func (s *Server) instanceCreate(c *call) (answer, error) {
+	o := parseBody(c.body)
+	spec := o.instanceSpec()
+
+	if o.err != nil {
+		return answer{}, o.err
+	}
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	p, err := c.queryProject(RoleLimitedCollaborator)
+	if err != nil {
+		return answer{}, err
+	}
+
+	if err := spec.check(); err != nil {
+		return answer{}, err
+	}
+
+	cr := &creation{s: s, c: c, p: p, spec: spec}
+	if err := cr.run(); err != nil {
+		for n := len(cr.undo) - 1; n >= 0; n-- {
+			cr.undo[n]()
+		}
+
+		return answer{}, err
+	}
+
+	if spec.start {
+		// The instance exists: that it could not be started is not told here.
+		if err := s.start(cr.i); err != nil {
+			s.log.Info("instance was created but not started", zap.String("oxide.instance.id", cr.i.id), zap.Error(err))
+		}
+
+		s.saga(s.cfg.Latencies.InstanceStart)
+	}
+
+	return created(s.viewInstance(cr.i)), nil
+}
+
+// run does the steps in the rack's order; the lock is given up between them
+// for the saga's time.
+func (cr *creation) run() error {
+	steps := []func() error{
+		cr.record, cr.sshKeys, cr.antiAffinity, cr.interfaces, cr.snat, cr.externalIPs, cr.pass,
+		cr.disks, cr.pass, cr.attach,
+	}
+	for _, step := range steps {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+
+	cr.i.become(stateStopped)
+
+	return nil
+}
+
+func (cr *creation) pass() error {
+	cr.s.saga(cr.s.cfg.Latencies.InstanceCreate / 2)
+
+	return nil
+}
+
+func (cr *creation) record() error {
+	spec := cr.spec
+	cr.i = &instance{
+		meta:  newMeta(cr.p.id, spec.name, spec.description),
+		ncpus: spec.ncpus, memory: spec.memory, hostname: spec.hostname, userData: spec.userData,
+		policy: spec.policy, platform: spec.platform,
+		state: stateCreating, stateTime: time.Now().UTC(), intent: intentStopped,
+	}
+
+	if err := fitsColumn(spec.description, maxDescription); err != nil {
+		return err
+	}
+
+	if err := cr.s.instances.add(cr.i); err != nil {
+		return err
+	}
+
+	cr.undo = append(cr.undo, func() { cr.s.dropInstance(cr.i) })
+
+	return nil
+}
+
+func (cr *creation) sshKeys() error {
+	if cr.spec.allKeys {
+		cr.i.keys = sorted(cr.s.keys.in(cr.c.user.id), byNameAscending)
+
+		return nil
+	}
+
+	for _, selector := range cr.spec.keys {
+		k, err := cr.c.findSSHKey(selector)
+		if err != nil {
+			return err
+		}
+
+		cr.i.keys = append(cr.i.keys, k)
+	}
+
+	return nil
+}
+
+func (cr *creation) antiAffinity() error {
+	if len(cr.spec.groups) > maxGroups {
+		return invalidRequest("an instance may be a member of at most %d anti-affinity groups", maxGroups)
+	}
+
+	for _, selector := range cr.spec.groups {
+		g, err := resolveIn(cr.s.groups, cr.p, selector)
+		if err != nil {
+			return err
+		}
+
+		if err := g.join(cr.i); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+func (cr *creation) interfaces() error {
+	for _, n := range cr.spec.nics {
+		if err := cr.s.addNIC(cr.i, n); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// snat takes a slice of an address for every instance that speaks IPv4, whether
+// it has an external address of its own or not.
+func (cr *creation) snat() error {
+	if len(cr.i.nics) == 0 || !cr.i.nics[0].v4.IsValid() {
+		return nil
+	}
+
+	p, err := cr.s.defaultPool("v4")
+	if err != nil {
+		return err
+	}
+
+	ip, err := p.takeSNAT()
+	if err != nil {
+		return err
+	}
+
+	cr.i.ips = append(cr.i.ips, ip)
+
+	return nil
+}
+
+func (cr *creation) externalIPs() error {
+	for _, want := range cr.spec.ips {
+		if !want.ephemeral {
+			return notFound("floating-ip", want.floating)
+		}
+
+		p, err := cr.ephemeralPool(want)
+		if err != nil {
+			return err
+		}
+
+		if err := cr.i.speaks(p.version); err != nil {
+			return err
+		}
+
+		ip, err := p.takeWhole()
+		if err != nil {
+			return err
+		}
+
+		cr.i.ips = append(cr.i.ips, ip)
+	}
+
+	return nil
+}
+
+func (cr *creation) ephemeralPool(want externalIPSpec) (*pool, error) {
+	if want.explicit != "" {
+		return cr.s.findPool(want.explicit)
+	}
+
+	if want.version != "" {
+		return cr.s.defaultPool(want.version)
+	}
+
+	v4, err4 := cr.s.defaultPool("v4")
+	v6, err6 := cr.s.defaultPool("v6")
+
+	switch {
+	case err4 == nil && err6 == nil:
+		return nil, invalidRequest("multiple default IP pools exist; an IP version must be specified")
+	case err4 == nil:
+		return v4, nil
+	default:
+		return v6, err6
+	}
+}
+
+// speaks checks that the first interface has a stack for an external address.
+func (i *instance) speaks(version string) error {
+	if len(i.nics) > 0 {
+		if version == "v4" && i.nics[0].v4.IsValid() || version == "v6" && i.nics[0].v6.IsValid() {
+			return nil
+		}
+	}
+
+	return invalidRequest("The instance's primary network interface has no IP%s stack for an external IP address", version)
+}
+
+// wanted are all disks in order of attachment.
+func (cr *creation) wanted() []diskAttachment {
+	if cr.spec.boot == nil {
+		return cr.spec.disks
+	}
+
+	return append([]diskAttachment{*cr.spec.boot}, cr.spec.disks...)
+}
+
+func (cr *creation) disks() error {
+	for _, w := range cr.wanted() {
+		if !w.create {
+			continue
+		}
+
+		d, err := cr.s.newDisk(cr.c, cr.p, w.spec)
+		if err != nil {
+			return err
+		}
+
+		cr.s.readyDisk(d)
+		cr.undo = append(cr.undo, func() { cr.s.dropDisk(d) })
+	}
+
+	return nil
+}
+
+func (cr *creation) attach() error {
+	for n, w := range cr.wanted() {
+		d, found := cr.s.disks.named(cr.p.id, w.name)
+		if !found {
+			return notFound(kindDisk, w.name)
+		}
+
+		if err := d.attach(cr.i, n); err != nil {
+			return err
+		}
+
+		cr.undo = append(cr.undo, d.detach)
+
+		if n == 0 && cr.spec.boot != nil {
+			cr.i.bootDisk = d.id
+		}
+	}
+
+	return nil
+}
+
+func (d *disk) attach(i *instance, slot int) error {
+	switch {
+	case d.instance != "":
+		return invalidRequest("cannot attach disk %q: disk is attached to another instance", d.name)
+	case d.state != diskDetached && d.state != diskCreating:
+		return invalidRequest("cannot attach disk %q: invalid state %s", d.name, d.state)
+	}
+
+	d.instance, d.attachSeq = i.id, slot
+	d.become(diskAttached)
+
+	return nil
+}
+
+func (d *disk) detach() {
+	d.instance = ""
+	d.become(diskDetached)
+}

@@ -1,0 +1,318 @@
+package rack
+
+import (
+	"encoding/base64"
+	"net/netip"
+)
+
+type diskAttachment struct {
+	create bool
+	name   string
+	spec   diskSpec
+}
+
+type externalIPSpec struct {
+	ephemeral bool
+	explicit  string // pool, name or ID
+	version   string // of an automatic choice; may be empty
+	floating  string
+}
+
+type nicSpec struct {
+	name, description, vpc, subnet string
+	v4, v6                         bool
+	addr4, addr6                   netip.Addr
+	transit4, transit6             []string
+}
+
+type instanceSpec struct {
+	name, description, hostname string
+	ncpus                       int
+	memory                      int64
+	disks                       []diskAttachment
+	boot                        *diskAttachment
+	nics                        []nicSpec
+	explicitNICs                bool // interfaces were listed, if only none
+	ips                         []externalIPSpec
+	multicast                   int
+	userData                    []byte
+	allKeys                     bool
+	keys, groups                []string
+	policy, platform            string
+	jumbo, start                bool
+}
+
+func (o *object) instanceSpec() instanceSpec {
+	i := instanceSpec{
+		name: o.name("name"), description: o.text("description"), hostname: o.hostname("hostname"),
+		ncpus: int(o.number("ncpus", 1<<16-1)), memory: o.bytes("memory"), //nolint:gosec // 16 bits
+		policy:    o.optionalOneOf("auto_restart_policy", "never", "best_effort"),
+		platform:  o.optionalOneOf("cpu_platform", "amd_milan", "amd_turin", "amd_turin_v2"),
+		jumbo:     o.boolOr("enable_jumbo_frames", false),
+		start:     o.boolOr("start", true),
+		userData:  o.userData(),
+		multicast: len(o.objects("multicast_groups")),
+		groups:    o.namesOrIDs("anti_affinity_groups", o.list("anti_affinity_groups")),
+	}
+
+	for _, d := range o.objects("disks") {
+		i.disks = append(i.disks, d.diskAttachment())
+		o.adopt(d)
+	}
+
+	if _, has := o.value("boot_disk"); has {
+		d := o.child("boot_disk")
+		boot := d.diskAttachment()
+		i.boot = &boot
+		o.adopt(d)
+	}
+
+	o.instanceKeys(&i)
+	o.instanceNICs(&i)
+
+	for _, e := range o.objects("external_ips") {
+		i.ips = append(i.ips, e.externalIP())
+		o.adopt(e)
+	}
+
+	return i
+}
+
+// instanceKeys: null and absent mean all the caller's keys, a list those named.
+func (o *object) instanceKeys(i *instanceSpec) {
+	raw, has := o.value("ssh_public_keys")
+	if !has {
+		i.allKeys = true
+
+		return
+	}
+
+	i.keys = o.namesOrIDs("ssh_public_keys", o.listOf("ssh_public_keys", raw))
+}
+
+func (o *object) userData() []byte {
+	data, err := base64.StdEncoding.Strict().DecodeString(o.textOr("user_data", ""))
+
+	switch {
+	case err != nil:
+		o.fail("user_data", "invalid base64 data: %v", err)
+	case len(data) > maxUserData:
+		o.fail("user_data", "maximum user data size is %d bytes", maxUserData)
+	}
+
+	return data
+}
+
+func (o *object) diskAttachment() diskAttachment {
+	if o.oneOf("type", "create", "attach") == "attach" {
+		return diskAttachment{name: o.name("name")}
+	}
+
+	spec := o.diskSpec()
+
+	return diskAttachment{create: true, name: spec.name, spec: spec}
+}
+
+func (o *object) externalIP() externalIPSpec {
+	if o.oneOf("type", "ephemeral", "floating") == "floating" {
+		return externalIPSpec{floating: o.nameOrID("floating_ip")}
+	}
+
+	e := externalIPSpec{ephemeral: true}
+	if _, has := o.field("pool_selector"); !has {
+		return e
+	}
+
+	sel := o.child("pool_selector")
+	if sel.oneOf("type", "explicit", "auto") == "explicit" {
+		e.explicit = sel.nameOrID("pool")
+	} else {
+		e.version = sel.optionalOneOf("ip_version", "v4", "v6")
+	}
+
+	o.adopt(sel)
+
+	return e
+}
+
+func (o *object) instanceNICs(i *instanceSpec) {
+	kind := "default_dual_stack"
+
+	var n *object
+
+	if _, has := o.field("network_interfaces"); has {
+		n = o.child("network_interfaces")
+		kind = n.oneOf("type", "create", "default_ipv4", "default_ipv6", "default_dual_stack", "none")
+		o.adopt(n)
+	}
+
+	switch kind {
+	case "none", "":
+	case "create":
+		i.explicitNICs = true
+
+		if _, has := n.required("params"); !has {
+			o.adopt(n)
+		}
+
+		for _, p := range n.objects("params") {
+			i.nics = append(i.nics, p.nic())
+			o.adopt(p)
+		}
+
+		o.adopt(n)
+	default:
+		i.nics = []nicSpec{{
+			name: "net0", description: "default primary interface", vpc: defaultName, subnet: defaultName,
+			v4: kind != "default_ipv6", v6: kind != "default_ipv4",
+		}}
+	}
+}
+
+func (o *object) nic() nicSpec {
+	n := nicSpec{
+		name: o.name("name"), description: o.text("description"),
+		vpc: o.name("vpc_name"), subnet: o.name("subnet_name"), v4: true, v6: true,
+	}
+
+	if _, has := o.field("ip_config"); !has {
+		return n
+	}
+
+	stack := o.child("ip_config")
+	kind := stack.oneOf("type", "v4", "v6", "dual_stack")
+	value := stack.child("value")
+	n.v4, n.v6 = kind != "v6", kind != "v4"
+
+	switch kind {
+	case "v4":
+		n.addr4, n.transit4 = value.assignment(true)
+	case "v6":
+		n.addr6, n.transit6 = value.assignment(false)
+	case "dual_stack":
+		v4, v6 := value.child("v4"), value.child("v6")
+		n.addr4, n.transit4 = v4.assignment(true)
+		n.addr6, n.transit6 = v6.assignment(false)
+		value.adopt(v4)
+		value.adopt(v6)
+	}
+
+	stack.adopt(value)
+	o.adopt(stack)
+
+	return n
+}
+
+// assignment reads an address that is chosen (invalid: by the rack), and the
+// blocks that may pass through the interface.
+func (o *object) assignment(v4 bool) (netip.Addr, []string) {
+	var addr netip.Addr
+
+	ip := o.child("ip")
+	if ip.oneOf("type", "auto", "explicit") == "explicit" {
+		a, err := netip.ParseAddr(ip.text("value"))
+		if ip.err == nil && (err != nil || a.Is4() != v4) {
+			ip.fail("value", "invalid IP address syntax")
+		}
+
+		addr = a
+	}
+
+	o.adopt(ip)
+
+	transit := []string{}
+
+	for _, raw := range o.list("transit_ips") {
+		s := o.textOf("transit_ips", raw)
+
+		p, err := netip.ParsePrefix(s)
+		if o.err == nil && (err != nil || p.Addr().Is4() != v4) {
+			o.fail("transit_ips", "invalid network %q", s)
+		}
+
+		transit = append(transit, s)
+	}
+
+	return addr, transit
+}
+
+// check applies the limits that the control plane knows before it begins.
+func (i *instanceSpec) check() error {
+	disks := len(i.disks)
+	if i.boot != nil {
+		disks++
+	}
+
+	switch {
+	case i.ncpus > maxCPUs:
+		return invalidValue("ncpus", "cannot have more than %d vCPUs per instance", maxCPUs)
+	case i.memory < gib:
+		return invalidValue("size", "memory must be at least %d bytes", gib)
+	case i.memory%gib != 0:
+		return invalidValue("size", "memory must be divisible by %d bytes", gib)
+	case i.memory > maxMemory:
+		return invalidValue("size", "memory must be less than or equal to %d bytes", maxMemory)
+	case disks > maxDisks:
+		return invalidRequest("cannot attach more than %d disks to instance", maxDisks)
+	case len(i.nics) > maxNICs:
+		return invalidRequest("cannot attach more than %d network interfaces to instance", maxNICs)
+	case len(i.ips) > maxExternalIPs:
+		return invalidRequest("An instance may not have more than %d external IP addresses", maxExternalIPs)
+	case i.multicast > maxExternalIPs:
+		return invalidRequest("An instance may not join more than %d multicast groups", maxExternalIPs)
+	case len(i.keys) > maxInstanceKeys:
+		return invalidRequest("cannot attach more than %d ssh keys to instance", maxInstanceKeys)
+	case i.jumbo:
+		return invalidRequest("jumbo frames are not enabled on this rack")
+	}
+
+	if err := i.checkNames(); err != nil {
+		return err
+	}
+
+	return i.checkEphemeral()
+}
+
+func (i *instanceSpec) checkNames() error {
+	if i.boot != nil {
+		for _, d := range i.disks {
+			if d.name == i.boot.name {
+				return invalidRequest("boot disk %q must not be listed in `disks`", d.name)
+			}
+		}
+	}
+
+	vpcs := map[string]bool{}
+	for _, n := range i.nics {
+		vpcs[n.vpc] = true
+	}
+
+	if len(vpcs) > 1 || i.explicitNICs && len(vpcs) == 0 {
+		return invalidRequest("All interfaces must be in the same VPC")
+	}
+
+	return nil
+}
+
+func (i *instanceSpec) checkEphemeral() error {
+	var n, vague int
+
+	for _, e := range i.ips {
+		if e.ephemeral {
+			n++
+
+			if e.explicit == "" && e.version == "" {
+				vague++
+			}
+		}
+	}
+
+	switch {
+	case n > maxEphemeral:
+		return invalidRequest("An instance may not have more than %d ephemeral IP addresses", maxEphemeral)
+	case n > 1 && vague > 0:
+		return invalidRequest("ephemeral IP addresses must each name a pool or an IP version when there are two")
+	}
+
+	return nil
+}

@@ -1,0 +1,130 @@
+package rack
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"strconv"
+)
+
+const (
+	defaultPage = 100
+	maxPage     = 10_000
+)
+
+type sortMode string
+
+const (
+	byNameAscending  sortMode = "name_ascending"
+	byNameDescending sortMode = "name_descending"
+	byIDAscending    sortMode = "id_ascending"
+)
+
+// pageToken carries the marker and everything else that selects a list, so
+// that the other parameters of a later page do not matter.
+type pageToken struct {
+	Version string            `json:"v"`
+	Sort    sortMode          `json:"sort"`
+	Last    string            `json:"last"`
+	Select  map[string]string `json:"select"`
+}
+
+type page struct {
+	limit    int
+	sort     sortMode
+	after    string
+	started  bool // there is a marker
+	selector map[string]string
+}
+
+// resultsPage is a list on the wire.
+type resultsPage struct {
+	Items    []any   `json:"items"`
+	NextPage *string `json:"next_page"`
+}
+
+// page reads the paging parameters. On a later page the selectors named in
+// keys (such as project) come out of the token.
+func (c *call) page(keys ...string) (page, error) {
+	p := page{limit: defaultPage, sort: byNameAscending, selector: map[string]string{}}
+
+	if s := c.query.Get("limit"); c.query.Has("limit") {
+		n, err := strconv.ParseUint(s, 10, 32)
+		if err != nil || n == 0 {
+			return p, badParse("unable to parse query string: limit: invalid value %q, expected a nonzero u32", s)
+		}
+
+		p.limit = int(min(n, maxPage))
+	}
+
+	if c.query.Has("page_token") {
+		return p, p.resume(c.query.Get("page_token"))
+	}
+
+	if s := c.query.Get("sort_by"); c.query.Has("sort_by") {
+		p.sort = sortMode(s)
+		if p.sort != byNameAscending && p.sort != byNameDescending && p.sort != byIDAscending {
+			return p, badParse("unable to parse query string: sort_by: unknown variant `%s`", s)
+		}
+	}
+
+	for _, k := range keys {
+		if c.query.Has(k) {
+			p.selector[k] = c.query.Get(k)
+		}
+	}
+
+	return p, nil
+}
+
+func (p *page) resume(token string) error {
+	raw, err := base64.URLEncoding.DecodeString(token)
+	if err != nil {
+		return badParse("unable to parse query string: failed to parse pagination token: %v", err)
+	}
+
+	var t pageToken
+	if err := json.Unmarshal(raw, &t); err != nil || t.Version != "v1" {
+		return badParse("unable to parse query string: failed to parse pagination token: corrupted token")
+	}
+
+	p.sort, p.after, p.started, p.selector = t.Sort, t.Last, true, t.Select
+
+	return nil
+}
+
+// list cuts one page out of items. As on the rack, a page that has items has a
+// token for the next one, so the end of a list shows as an empty page.
+func list[T entity](p page, items []T, view func(T) any) (answer, error) {
+	out := resultsPage{Items: []any{}}
+	last := ""
+
+	for _, x := range sorted(items, p.sort) {
+		key := x.head().name
+		if p.sort == byIDAscending {
+			key = x.head().id
+		}
+
+		if p.started && (key <= p.after) != (p.sort == byNameDescending && key != p.after) {
+			continue
+		}
+
+		if len(out.Items) == p.limit {
+			break
+		}
+
+		out.Items = append(out.Items, view(x))
+		last = key
+	}
+
+	if len(out.Items) > 0 {
+		raw, err := json.Marshal(pageToken{Version: "v1", Sort: p.sort, Last: last, Select: p.selector})
+		if err != nil {
+			return answer{}, internal()
+		}
+
+		s := base64.URLEncoding.EncodeToString(raw)
+		out.NextPage = &s
+	}
+
+	return ok(out), nil
+}

@@ -1,0 +1,90 @@
+package rack
+
+// sled with what is reserved on it.
+type sled struct {
+	Sled
+	cpus   int
+	memory int64
+}
+
+var platformRank = map[string]int{"": 0, "amd_milan": 0, "amd_turin": 1, "amd_turin_v2": 2}
+
+func (sl *sled) fits(i *instance) bool {
+	return sl.cpus+i.ncpus <= sl.CPUs && sl.memory+i.memory <= sl.Memory &&
+		platformRank[sl.Platform] >= platformRank[i.platform]
+}
+
+// rivals counts the members of an instance's groups, by policy, that hold a
+// place on a sled. Members that are stopped hold none.
+func rivals(i *instance, sl *sled) (fail, allow int) {
+	for _, g := range i.groups {
+		for _, m := range g.members {
+			if m == i || m.sled != sl {
+				continue
+			}
+
+			if g.policy == "fail" {
+				fail++
+			} else {
+				allow++
+			}
+		}
+	}
+
+	return fail, allow
+}
+
+// reserve charges the silo's quota and finds a sled: one without members of
+// the instance's groups where possible, then the emptiest. Held: s.mu.
+func (s *Server) reserve(i *instance) error {
+	const advice = "Either stop unused instances to free up resources or contact the rack operator to request a capacity increase."
+
+	if s.provisioned.CPUs+int64(i.ncpus) > s.cfg.Quota.CPUs {
+		return noCapacity("vCPU Limit Exceeded: Not enough vCPUs to complete request. " + advice)
+	}
+
+	if s.provisioned.Memory+i.memory > s.cfg.Quota.Memory {
+		return noCapacity("Memory Limit Exceeded: Not enough memory to complete request. " + advice)
+	}
+
+	var (
+		best      *sled
+		bestAllow int
+	)
+
+	for _, sl := range s.sleds {
+		fail, allow := rivals(i, sl)
+		if fail > 0 || !sl.fits(i) {
+			continue
+		}
+
+		if best == nil || allow < bestAllow || allow == bestAllow && sl.memory < best.memory {
+			best, bestAllow = sl, allow
+		}
+	}
+
+	if best == nil {
+		return noCapacity("Failed to place instance: Could not find any valid sled for the instance")
+	}
+
+	best.cpus += i.ncpus
+	best.memory += i.memory
+	i.sled = best
+	s.provisioned.CPUs += int64(i.ncpus)
+	s.provisioned.Memory += i.memory
+
+	return nil
+}
+
+// release gives back what reserve took. Held: s.mu.
+func (s *Server) release(i *instance) {
+	if i.sled == nil {
+		return
+	}
+
+	i.sled.cpus -= i.ncpus
+	i.sled.memory -= i.memory
+	i.sled = nil
+	s.provisioned.CPUs -= int64(i.ncpus)
+	s.provisioned.Memory -= i.memory
+}

@@ -1,0 +1,126 @@
+package rack
+
+const (
+	kindProject  = "project"
+	kindVPC      = "vpc"
+	kindSubnet   = "vpc-subnet"
+	kindGroup    = "anti-affinity-group"
+	kindPool     = "ip-pool"
+	kindSSHKey   = "ssh-key"
+	kindDisk     = "disk"
+	kindSnapshot = "snapshot"
+	kindImage    = "image"
+	kindInstance = "instance"
+)
+
+type project struct{ meta }
+
+func viewProject(p *project) any { return p.identity() }
+
+// addProject makes a project with its VPC and subnet. Held: s.mu, except at
+// start.
+func (s *Server) addProject(name, description string) (*project, error) {
+	if err := fitsColumn(description, maxDescription); err != nil {
+		return nil, err
+	}
+
+	p := &project{newMeta("", name, description)}
+	if err := s.projects.add(p); err != nil {
+		return nil, err
+	}
+
+	if err := s.addDefaultVPC(p); err != nil {
+		return nil, err
+	}
+
+	return p, nil
+}
+
+func (s *Server) projectCreate(c *call) (answer, error) {
+	o := parseBody(c.body)
+	name, description := o.name("name"), o.text("description")
+
+	if o.err != nil {
+		return answer{}, o.err
+	}
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	if err := c.requireSilo(RoleCollaborator); err != nil {
+		return answer{}, err
+	}
+
+	p, err := s.addProject(name, description)
+	if err != nil {
+		return answer{}, err
+	}
+
+	return created(viewProject(p)), nil
+}
+
+func (s *Server) projectView(c *call) (answer, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	p, err := c.findProject(c.path("project"), RoleViewer)
+	if err != nil {
+		return answer{}, err
+	}
+
+	return ok(viewProject(p)), nil
+}
+
+func (s *Server) projectList(c *call) (answer, error) {
+	pg, err := c.page()
+	if err != nil {
+		return answer{}, err
+	}
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	if err := c.requireSilo(RoleViewer); err != nil {
+		return answer{}, err
+	}
+
+	return list(pg, s.projects.in(""), viewProject)
+}
+
+func (s *Server) projectDelete(c *call) (answer, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	p, err := c.findProject(c.path("project"), RoleAdmin)
+	if err != nil {
+		return answer{}, err
+	}
+
+	if err := s.projectIsEmpty(p); err != nil {
+		return answer{}, err
+	}
+
+	s.projects.remove(p)
+
+	return noContent(), nil
+}
+
+func (s *Server) projectIsEmpty(p *project) error {
+	for _, held := range []struct {
+		what  string
+		count int
+	}{
+		{"an instance", len(s.instances.in(p.id))},
+		{"a disk", len(s.disks.in(p.id))},
+		{"a project image", len(s.images.in(p.id))},
+		{"a snapshot", len(s.snapshots.in(p.id))},
+		{"a vpc", len(s.vpcs.in(p.id))},
+		{"an anti affinity group", len(s.groups.in(p.id))},
+	} {
+		if held.count > 0 {
+			return invalidRequest("project to be deleted contains %s", held.what)
+		}
+	}
+
+	return nil
+}

@@ -1,0 +1,102 @@
+package rack
+
+import "net/http"
+
+// opNotServed is the name under which calls are counted that the simulator
+// does not have.
+const opNotServed = "not_served"
+
+type route struct {
+	op, pattern string
+	work        operation
+}
+
+func apiRoutes() []route {
+	return []route{
+		{opPing, "GET /v1/ping", func(s *Server, c *call) (answer, error) { return s.ping(c) }},
+		{"current_user_view", "GET /v1/me", (*Server).me},
+		{"current_user_ssh_key_list", "GET /v1/me/ssh-keys", (*Server).sshKeyList},
+		{"current_user_ssh_key_create", "POST /v1/me/ssh-keys", (*Server).sshKeyCreate},
+		{"current_user_ssh_key_view", "GET /v1/me/ssh-keys/{ssh_key}", (*Server).sshKeyView},
+		{"current_user_ssh_key_delete", "DELETE /v1/me/ssh-keys/{ssh_key}", (*Server).sshKeyDelete},
+		{"utilization_view", "GET /v1/utilization", (*Server).utilization},
+
+		{"project_list", "GET /v1/projects", (*Server).projectList},
+		{"project_create", "POST /v1/projects", (*Server).projectCreate},
+		{"project_view", "GET /v1/projects/{project}", (*Server).projectView},
+		{"project_delete", "DELETE /v1/projects/{project}", (*Server).projectDelete},
+
+		{"vpc_list", "GET /v1/vpcs", (*Server).vpcList},
+		{"vpc_view", "GET /v1/vpcs/{vpc}", (*Server).vpcView},
+		{"vpc_delete", "DELETE /v1/vpcs/{vpc}", (*Server).vpcDelete},
+		{"vpc_subnet_list", "GET /v1/vpc-subnets", (*Server).subnetList},
+		{"vpc_subnet_view", "GET /v1/vpc-subnets/{subnet}", (*Server).subnetView},
+		{"vpc_subnet_delete", "DELETE /v1/vpc-subnets/{subnet}", (*Server).subnetDelete},
+		{"ip_pool_list", "GET /v1/ip-pools", (*Server).ipPoolList},
+		{"ip_pool_view", "GET /v1/ip-pools/{pool}", (*Server).ipPoolView},
+		{"instance_network_interface_list", "GET /v1/network-interfaces", (*Server).nicList},
+
+		{"anti_affinity_group_list", "GET /v1/anti-affinity-groups", (*Server).groupList},
+		{"anti_affinity_group_create", "POST /v1/anti-affinity-groups", (*Server).groupCreate},
+		{"anti_affinity_group_view", "GET " + groupPath, (*Server).groupView},
+		{"anti_affinity_group_delete", "DELETE " + groupPath, (*Server).groupDelete},
+		{"anti_affinity_group_member_list", "GET " + groupPath + "/members", (*Server).groupMembers},
+		{"anti_affinity_group_member_instance_view", "GET " + memberPath, (*Server).memberView},
+		{"anti_affinity_group_member_instance_add", "POST " + memberPath, (*Server).memberAdd},
+		{"anti_affinity_group_member_instance_delete", "DELETE " + memberPath, (*Server).memberRemove},
+
+		{"disk_list", "GET /v1/disks", (*Server).diskList},
+		{"disk_create", "POST /v1/disks", (*Server).diskCreate},
+		{"disk_view", "GET /v1/disks/{disk}", (*Server).diskView},
+		{"disk_delete", "DELETE /v1/disks/{disk}", (*Server).diskDelete},
+		{"disk_bulk_write_import_start", "POST /v1/disks/{disk}/bulk-write-start", (*Server).bulkWriteStart},
+		{opBulkWrite, "POST /v1/disks/{disk}/bulk-write", (*Server).bulkWrite},
+		{"disk_bulk_write_import_stop", "POST /v1/disks/{disk}/bulk-write-stop", (*Server).bulkWriteStop},
+		{"disk_finalize_import", "POST /v1/disks/{disk}/finalize", (*Server).finalizeImport},
+
+		{"snapshot_list", "GET /v1/snapshots", (*Server).snapshotList},
+		{"snapshot_create", "POST /v1/snapshots", (*Server).snapshotCreate},
+		{"snapshot_view", "GET /v1/snapshots/{snapshot}", (*Server).snapshotView},
+		{"snapshot_delete", "DELETE /v1/snapshots/{snapshot}", (*Server).snapshotDelete},
+
+		{"image_list", "GET /v1/images", (*Server).imageList},
+		{"image_create", "POST /v1/images", (*Server).imageCreate},
+		{"image_view", "GET /v1/images/{image}", (*Server).imageView},
+		{"image_delete", "DELETE /v1/images/{image}", (*Server).imageDelete},
+		{"image_promote", "POST /v1/images/{image}/promote", (*Server).imagePromote},
+		{"image_demote", "POST /v1/images/{image}/demote", (*Server).imageDemote},
+
+		{"instance_list", "GET /v1/instances", (*Server).instanceList},
+		{"instance_create", "POST /v1/instances", (*Server).instanceCreate},
+		{"instance_view", "GET /v1/instances/{instance}", (*Server).instanceView},
+		{"instance_delete", "DELETE /v1/instances/{instance}", (*Server).instanceDelete},
+		{"instance_start", "POST /v1/instances/{instance}/start", (*Server).instanceStart},
+		{"instance_stop", "POST /v1/instances/{instance}/stop", (*Server).instanceStop},
+		{"instance_reboot", "POST /v1/instances/{instance}/reboot", (*Server).instanceReboot},
+		{"instance_disk_list", "GET /v1/instances/{instance}/disks", (*Server).instanceDiskList},
+		{"instance_external_ip_list", "GET /v1/instances/{instance}/external-ips", (*Server).instanceIPList},
+		{"instance_ssh_public_key_list", "GET /v1/instances/{instance}/ssh-public-keys", (*Server).instanceKeyList},
+		{"instance_anti_affinity_group_list", "GET /v1/instances/{instance}/anti-affinity-groups", (*Server).instanceGroupList},
+	}
+}
+
+const (
+	groupPath  = "/v1/anti-affinity-groups/{anti_affinity_group}"
+	memberPath = groupPath + "/members/instance/{instance}"
+)
+
+func (s *Server) routes() *http.ServeMux {
+	mux := http.NewServeMux()
+	for _, r := range apiRoutes() {
+		mux.HandleFunc(r.pattern, s.serve(r.op, r.work))
+	}
+
+	mux.HandleFunc("/", s.serve(opNotServed, (*Server).notServed))
+	s.control(mux)
+
+	return mux
+}
+
+func (s *Server) notServed(c *call) (answer, error) {
+	return answer{}, notServed(c.r.Method, c.r.URL.Path)
+}

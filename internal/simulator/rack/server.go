@@ -1,0 +1,213 @@
+package rack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"go.uber.org/zap"
+)
+
+// APIVersion is the one version of the API that is served.
+const APIVersion = "2026060800.0.0"
+
+// Server is a simulated rack: all its state, and the HTTP API over it.
+type Server struct {
+	cfg Config
+	log *zap.Logger
+	mux *http.ServeMux
+
+	ctx    context.Context //nolint:containedctx // the life of the rack, which outlives every call
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+
+	calls  *callLog
+	faults *faultSet
+
+	// mu guards all below. It is never held while time passes: see saga.
+	mu     sync.Mutex
+	closed bool
+
+	siloID  string
+	started time.Time
+	tokens  map[string]*Token
+	users   map[string]*user
+
+	projects  *table[*project]
+	vpcs      *table[*vpc]
+	subnets   *table[*subnet]
+	groups    *table[*group]
+	pools     *table[*pool]
+	keys      *table[*sshKey]
+	disks     *table[*disk]
+	snapshots *table[*snapshot]
+	images    *table[*image]
+	instances *table[*instance]
+
+	sleds       []*sled
+	provisioned Quota
+	physical    int64 // bytes taken by distributed disks and snapshots, all copies
+	bulkBytes   int64
+}
+
+// New makes a rack. Close it to end its goroutines.
+func New(cfg Config) (*Server, error) {
+	cfg.setDefaults()
+
+	ctx, cancel := context.WithCancel(context.Background())
+	s := &Server{
+		cfg: cfg, log: cfg.Logger, ctx: ctx, cancel: cancel,
+		calls: newCallLog(), faults: &faultSet{},
+		siloID: uuid.NewString(), started: time.Now().UTC(),
+		tokens: map[string]*Token{}, users: map[string]*user{},
+		projects: newTable[*project](kindProject), vpcs: newTable[*vpc](kindVPC),
+		subnets: newTable[*subnet](kindSubnet), groups: newTable[*group](kindGroup),
+		pools: newTable[*pool](kindPool), keys: newTable[*sshKey](kindSSHKey),
+		disks: newTable[*disk](kindDisk), snapshots: newTable[*snapshot](kindSnapshot),
+		images: newTable[*image](kindImage), instances: newTable[*instance](kindInstance),
+	}
+
+	if err := s.setUp(); err != nil {
+		cancel()
+
+		return nil, fmt.Errorf("setting up the simulated rack: %w", err)
+	}
+
+	s.mux = s.routes()
+
+	return s, nil
+}
+
+func (s *Server) setUp() error {
+	for _, t := range s.cfg.Tokens {
+		for _, r := range t.ProjectRoles {
+			if err := r.check(); err != nil {
+				return err
+			}
+		}
+
+		if err := t.SiloRole.check(); err != nil {
+			return err
+		}
+
+		s.SetToken(t)
+	}
+
+	for _, sl := range s.cfg.Sleds {
+		s.sleds = append(s.sleds, &sled{Sled: sl})
+	}
+
+	for _, p := range s.cfg.Pools {
+		if err := s.addPool(p); err != nil {
+			return err
+		}
+	}
+
+	for _, name := range s.cfg.Projects {
+		if err := checkName(name); err != nil {
+			return fmt.Errorf("project %q: %w", name, err)
+		}
+
+		if _, err := s.addProject(name, "made at start"); err != nil {
+			return err
+		}
+	}
+
+	for _, f := range s.cfg.Faults {
+		if _, err := s.AddFault(f); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// ServeHTTP makes the rack an http.Handler.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
+
+// Serve answers on a listener until ctx ends; nil when it ended for that.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	srv := &http.Server{Handler: s, ReadHeaderTimeout: 30 * time.Second, ErrorLog: zap.NewStdLog(s.log)}
+	done := make(chan error, 1)
+
+	go func() { done <- srv.Serve(l) }()
+
+	select {
+	case err := <-done:
+		return fmt.Errorf("serving the rack API: %w", err)
+	case <-ctx.Done():
+	}
+
+	err := srv.Close()
+	if serveErr := <-done; !errors.Is(serveErr, http.ErrServerClosed) {
+		err = errors.Join(err, serveErr)
+	}
+
+	return err
+}
+
+// Close ends guests and waits for all that goes on. Calls that wait for their
+// saga end early.
+func (s *Server) Close() {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+
+	s.cancel()
+	s.wg.Wait()
+}
+
+// spawn runs f in a goroutine that Close waits for. Held: s.mu.
+func (s *Server) spawn(f func()) {
+	if s.closed {
+		return
+	}
+
+	s.wg.Go(f)
+}
+
+// pause lets a scaled delay pass; false when the rack is being closed.
+func (s *Server) pause(d time.Duration) bool {
+	d = time.Duration(float64(d) * s.cfg.TimeScale)
+	if d <= 0 {
+		return s.ctx.Err() == nil
+	}
+
+	t := time.NewTimer(d)
+	defer t.Stop()
+
+	select {
+	case <-t.C:
+		return true
+	case <-s.ctx.Done():
+		return false
+	}
+}
+
+// saga lets a saga's time pass with the lock released. The caller holds s.mu
+// and must expect that anything but its own objects has changed afterwards.
+func (s *Server) saga(d time.Duration) {
+	s.mu.Unlock()
+	s.pause(d)
+	s.mu.Lock()
+}
+
+// later runs f with the lock held after a scaled delay, unless the rack is
+// closed before. Held: s.mu.
+func (s *Server) later(d time.Duration, f func()) {
+	s.spawn(func() {
+		if !s.pause(d) {
+			return
+		}
+
+		s.mu.Lock()
+		defer s.mu.Unlock()
+
+		f()
+	})
+}
