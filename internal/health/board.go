@@ -43,7 +43,9 @@ func (b *Board) OK(need string) { b.set(need, "", "") }
 // Trouble says that a need is not met. key tells one cause from another: the
 // text of the same cause may change, with the rack's request IDs for one, and
 // is logged only when the cause does.
-func (b *Board) Trouble(need, key, text string) { b.set(need, key, strings.Join(strings.Fields(text), " ")) }
+func (b *Board) Trouble(need, key, text string) {
+	b.set(need, key, strings.Join(strings.Fields(text), " "))
+}
 
 func (b *Board) set(need, key, text string) {
 	b.mu.Lock()

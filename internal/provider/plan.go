@@ -110,7 +110,7 @@ func checkTalos(logger *zap.Logger, asked string) (string, error) {
 
 // sizes fills in what needs no look at the rack.
 func sizes(plan *specs.Plan, class machineclass.Class) {
-	plan.Cpus = uint32(class.CPUs)                              //nolint:gosec // checked: at most 254
+	plan.Cpus = uint32(class.CPUs)                             //nolint:gosec // checked: at most 254
 	plan.MemoryBytes = uint64(class.Memory) * machineclass.GiB //nolint:gosec // checked: at most 1536
 	plan.BootDisk = &specs.DiskPlan{
 		Name: naming.Disk("boot", plan.GetRequestId()), Type: machineclass.DiskDistributed,

@@ -68,8 +68,8 @@ func (r *Runs) Others(ctx context.Context) ([]image.RunInfo, error) {
 		}
 
 		others = append(others, image.RunInfo{
-			ID:       run.Metadata().ID(),
-			Sequence: run.TypedSpec().Value.GetSequence(),
+			ID:         run.Metadata().ID(),
+			Sequence:   run.TypedSpec().Value.GetSequence(),
 			ProjectIDs: run.TypedSpec().Value.GetProjectIds(),
 		})
 	}

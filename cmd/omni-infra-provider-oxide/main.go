@@ -1,0 +1,64 @@
+// Command omni-infra-provider-oxide gives Omni machines on an Oxide rack.
+//
+// It exits with 0 after SIGTERM or SIGINT, with 2 when its configuration is
+// wrong, and with 1 on any other failure.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/config"
+)
+
+const (
+	exitFailure = 1
+	// exitConfig tells a supervisor that starting again is of no use.
+	exitConfig = 2
+)
+
+func main() {
+	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+}
+
+func run(args []string, stdout, stderr io.Writer) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+
+	// The first signal ends the daemon in good order; with the handler gone the
+	// second one kills it.
+	context.AfterFunc(ctx, stop)
+
+	root := newRootCommand()
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return 0
+	}
+
+	if m, ok := errors.AsType[config.Mistakes](err); ok {
+		for _, line := range m.Lines() {
+			_, _ = fmt.Fprintln(stderr, "configuration:", line)
+		}
+
+		return exitConfig
+	}
+
+	if errors.Is(err, errUsage) {
+		_, _ = fmt.Fprintln(stderr, err)
+
+		return exitConfig
+	}
+
+	_, _ = fmt.Fprintln(stderr, "error:", err)
+
+	return exitFailure
+}

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+
+	"github.com/spf13/cobra"
+	"go.uber.org/zap"
+
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/config"
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/health"
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/machineclass"
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/provider"
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/rack"
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/talos"
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/version"
+)
+
+// errUsage marks a wrong command line.
+var errUsage = errors.New("usage")
+
+const long = `Gives Omni machines on an Oxide rack.
+
+Omni asks for Talos machines with machine requests. For each of them this
+daemon brings the Talos image into the silo, once, creates an instance that
+joins Omni, and takes it away again when Omni no longer wants it. One daemon
+serves one silo under one provider ID; machine classes refer to it by that ID.
+
+Every option has a flag and an environment variable; the flag wins. Secrets
+are taken from the environment or from files, never from the command line.
+
+It exits with 0 after SIGTERM, with 2 when its configuration is wrong, and
+with 1 on any other failure. An Omni or a rack that can not be reached is no
+failure: the daemon waits for it and says so.`
+
+func newRootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "omni-infra-provider-oxide",
+		Short: "Gives Omni machines on an Oxide rack",
+		Long:  long,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return fmt.Errorf("%w: unknown command %q; see --help", errUsage, args[0])
+			}
+
+			return nil
+		},
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		return fmt.Errorf("%w: %w; see --help", errUsage, err)
+	})
+
+	loader := config.Register(root.Flags())
+
+	root.RunE = func(cmd *cobra.Command, _ []string) error {
+		cfg, err := loader.Load(os.LookupEnv)
+		if err != nil {
+			return err
+		}
+
+		return serve(cmd.Context(), cfg)
+	}
+
+	root.AddCommand(newVersionCommand())
+
+	return root
+}
+
+// serve wires the daemon and runs it until ctx ends.
+func serve(ctx context.Context, cfg config.Config) error {
+	logger, err := newLogger(cfg.Log)
+	if err != nil {
+		return err
+	}
+
+	defer logger.Sync() //nolint:errcheck // standard error can not always be synced
+
+	info := version.Get()
+	logger.Info("starting", zap.String("version", info.Version), zap.String("commit", info.Commit), zap.Object("config", cfg))
+
+	if err := provider.Bind(cfg.Provider.ID); err != nil {
+		return err
+	}
+
+	silo, err := rack.New(rack.Config{
+		Host: cfg.Oxide.Host, Token: cfg.Oxide.Token.Reveal(), Profile: cfg.Oxide.Profile, ConfigDir: cfg.Oxide.ConfigDir,
+		UserAgent: version.UserAgent(),
+	})
+	if err != nil {
+		return err
+	}
+
+	defer silo.Close()
+
+	factory := talos.NewFactory(talos.FactoryConfig{UserAgent: version.UserAgent()})
+	defer factory.Close()
+
+	board := health.NewBoard(logger, health.NeedRack, provider.NeedOmni)
+
+	stopHealth, err := serveHealth(ctx, logger, board, cfg.HealthAddress)
+	if err != nil {
+		return err
+	}
+
+	defer stopHealth()
+
+	daemon := provider.NewDaemon(provider.Options{
+		ProviderID: cfg.Provider.ID, Name: cfg.Provider.Name, Description: cfg.Provider.Description,
+		Schema: machineclass.Schema(), OmniEndpoint: cfg.Omni.Endpoint, OmniKey: cfg.Omni.Key.Reveal(),
+		Rack: silo, Factory: factory, FactoryURL: cfg.Factory.URL,
+		Concurrency: cfg.Concurrency, MaxCreates: cfg.MaxCreates,
+		Settle: cfg.SettleTime, ScratchGrace: cfg.ScratchGrace,
+		Board: board, Logger: logger,
+	})
+
+	err = daemon.Run(ctx)
+	logger.Info("stopped", zap.Error(err))
+
+	return err
+}
+
+// serveHealth serves health at the address, if there is one, until the function
+// it returns is called.
+func serveHealth(ctx context.Context, logger *zap.Logger, board *health.Board, address string) (func(), error) {
+	if address == "" {
+		return func() {}, nil
+	}
+
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("listening for health probes: %w", err)
+	}
+
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+
+	var serving sync.WaitGroup
+
+	serving.Go(func() {
+		if err := board.Serve(ctx, l); err != nil {
+			logger.Error("health is no longer served", zap.Error(err))
+		}
+	})
+
+	return func() {
+		cancel()
+		serving.Wait()
+	}, nil
+}
