@@ -1,0 +1,83 @@
+# make alone prints the targets. Only Go and make are needed; the tools for
+# generating and linting are built from source, at the versions that
+# hack/tools and hack/lint pin.
+
+GO      ?= go
+PKG     ?= ./...
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
+
+MODULE  := github.com/oxidecomputer/omni-infra-provider-oxide
+LDFLAGS := -s -w -X $(MODULE)/internal/version.version=$(VERSION) -X $(MODULE)/internal/version.commit=$(COMMIT)
+BUF     := $(GO) tool -modfile=hack/tools/go.mod buf
+LINT    := $(GO) tool -modfile=hack/lint/go.mod golangci-lint
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## Print the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: build ## Watch the daemon work against a simulated rack and Omni (options: ARGS=...)
+	bin/simulator demo $(ARGS)
+
+.PHONY: build
+build: ## Build the daemon and the simulator into bin/
+	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+
+# The race detector needs a C compiler.
+.PHONY: test
+test: ## Run all tests, with the race detector where there is a C compiler (PKG=./..., TESTFLAGS=...)
+	@if command -v "$$($(GO) env CC | cut -d ' ' -f 1)" >/dev/null 2>&1; then \
+		echo "$(GO) test -race $(TESTFLAGS) $(PKG)"; \
+		CGO_ENABLED=1 $(GO) test -race -timeout 30m $(TESTFLAGS) $(PKG); \
+	else \
+		echo "No C compiler here: the tests run without the race detector."; \
+		echo "$(GO) test $(TESTFLAGS) $(PKG)"; \
+		$(GO) test -timeout 30m $(TESTFLAGS) $(PKG); \
+	fi
+
+.PHONY: lint
+lint: ## Check code and protobuf files with the linters, writing nothing
+	$(LINT) run $(PKG)
+	$(BUF) lint
+
+.PHONY: lint-fix
+lint-fix: ## Mend what the linters can mend by themselves (check: lint)
+	$(LINT) run --fix $(PKG)
+
+.PHONY: fmt
+fmt: ## Format the code
+	$(LINT) fmt
+
+.PHONY: fmt-check
+fmt-check: ## Check that the code is formatted
+	$(LINT) fmt --diff
+
+.PHONY: generate
+generate: ## Generate code from the protobuf files
+	$(BUF) generate
+
+.PHONY: generate-check
+generate-check: ## Check that the generated code is that of the protobuf files
+	@fresh=$$(mktemp -d) && trap 'rm -rf "$$fresh"' EXIT && $(BUF) generate -o "$$fresh" && \
+	stale=0 && for file in $$(cd "$$fresh" && find . -type f) $$(find . -name '*.pb.go' -not -path './bin/*'); do \
+		cmp -s "$$fresh/$$file" "$$file" || { echo "$$file is not what its protobuf file says: run make generate"; stale=1; }; \
+	done && exit $$stale
+
+.PHONY: tidy
+tidy: ## Make go.mod and go.sum those of the code
+	$(GO) mod tidy
+
+.PHONY: tidy-check
+tidy-check: ## Check that go.mod and go.sum are those of the code
+	$(GO) mod tidy -diff
+
+.PHONY: docs-check
+docs-check: ## Check that what the documents name is there
+	hack/docs-check
+
+.PHONY: clean
+clean: ## Remove what was built
+	rm -rf bin
