@@ -35,7 +35,7 @@ test: ## Run all tests, with the race detector where there is a C compiler (PKG=
 	else \
 		echo "No C compiler here: the tests run without the race detector."; \
 		echo "$(GO) test $(TESTFLAGS) $(PKG)"; \
-		$(GO) test -timeout 30m $(TESTFLAGS) $(PKG); \
+		CGO_ENABLED=0 $(GO) test -timeout 30m $(TESTFLAGS) $(PKG); \
 	fi
 
 .PHONY: lint
@@ -62,7 +62,7 @@ generate: ## Generate code from the protobuf files
 .PHONY: generate-check
 generate-check: ## Check that the generated code is that of the protobuf files
 	@fresh=$$(mktemp -d) && trap 'rm -rf "$$fresh"' EXIT && $(BUF) generate -o "$$fresh" && \
-	stale=0 && for file in $$(cd "$$fresh" && find . -type f) $$(find . -name '*.pb.go' -not -path './bin/*'); do \
+	stale=0 && for file in $$( (cd "$$fresh" && find . -type f; cd - >/dev/null && find . -name '*.pb.go') | sort -u); do \
 		cmp -s "$$fresh/$$file" "$$file" || { echo "$$file is not what its protobuf file says: run make generate"; stale=1; }; \
 	done && exit $$stale
 
