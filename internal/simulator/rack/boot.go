@@ -14,11 +14,14 @@ type Hardware struct {
 	CIData       []byte
 	BootDisk     io.ReaderAt
 	BootDiskSize int64
-	Store        any
+	Store        *Store
 	Hostname     string
 	Addresses    []string
 	TimeScale    float64
 }
+
+// Store is what a guest has written on its disk.
+type Store struct{ _ byte }
 
 // Exit is how a guest ended.
 type Exit int

@@ -33,7 +33,7 @@ type disk struct {
 	attachSeq       int    // order of attachment, which is that of the slots
 	pantry          bool   // an import server holds the disk
 	content         *content
-	store           any // what a guest keeps on the disk
+	store           *Store // what a guest keeps on the disk
 }
 
 type diskStateView struct {
@@ -122,7 +122,7 @@ func (o *object) diskSpec() diskSpec {
 func (s *Server) newDisk(c *call, p *project, spec diskSpec) (*disk, error) {
 	d := &disk{
 		meta: newMeta(p.id, spec.name, spec.description), size: spec.size, blockSize: spec.blockSize,
-		local: spec.local, readOnly: spec.readOnly, source: spec.source, state: diskCreating,
+		local: spec.local, readOnly: spec.readOnly, source: spec.source, state: diskCreating, store: &Store{},
 	}
 
 	base, err := s.diskSource(c, p, d, spec)

@@ -166,8 +166,11 @@ type butNot struct{ not, yes *regexp.Regexp }
 func (b butNot) MatchString(s string) bool { return !b.not.MatchString(s) && b.yes.MatchString(s) }
 
 // pattern compiles a regular expression, which may begin with a negative
-// look-ahead: the document excludes UUIDs from names so.
+// look-ahead: the document excludes UUIDs from names so. The look-behinds of
+// host names are left out.
 func pattern(expr string) (openapi3.RegexMatcher, error) {
+	expr = strings.ReplaceAll(expr, "(?<!-)", "")
+
 	rest, has := strings.CutPrefix(expr, "^(?!")
 	if !has {
 		return regexp.Compile(expr)
