@@ -107,6 +107,11 @@ func New(config Config) (*Server, error) {
 		config.Address = "127.0.0.1:0"
 	}
 
+	// Better now than at the first build.
+	if _, err := talosimage.New(talosimage.Descriptor{}, config.ImageSize, talosimage.Content{Bytes: config.ContentBytes}); err != nil {
+		return nil, fmt.Errorf("starting the factory: %w", err)
+	}
+
 	known, err := loadSchematics(config.DataDir)
 	if err != nil {
 		return nil, err
