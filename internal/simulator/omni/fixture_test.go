@@ -38,7 +38,7 @@ func newServer(t *testing.T) *simulator.Server {
 func newServerWith(t *testing.T, config simulator.Config) *simulator.Server {
 	t.Helper()
 
-	config.TimeScale = 0.02
+	config.TimeScale = 0.01
 
 	if config.FactoryURL == "" {
 		config.FactoryURL = newFactory(t)
@@ -200,3 +200,27 @@ func check(t *testing.T, err error) {
 }
 
 func replace(text, old, with string) string { return strings.ReplaceAll(text, old, with) }
+
+// call makes an HTTP call and returns the body of its answer, which must be a
+// success.
+func call(t *testing.T, method, url string) string {
+	t.Helper()
+
+	request, err := http.NewRequestWithContext(t.Context(), method, url, nil)
+	check(t, err)
+
+	response, err := http.DefaultClient.Do(request)
+	check(t, err)
+
+	defer http.DefaultClient.CloseIdleConnections()
+	defer response.Body.Close() //nolint:errcheck // a test
+
+	body, err := io.ReadAll(response.Body)
+	check(t, err)
+
+	if response.StatusCode != http.StatusOK {
+		t.Fatalf("%s %s: %s", method, url, response.Status)
+	}
+
+	return string(body)
+}

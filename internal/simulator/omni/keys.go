@@ -213,3 +213,16 @@ func (k *keyring) parse(fingerprint string, armored []byte) (*pgp.Key, error) {
 
 	return key, nil
 }
+
+// KnowsKey says whether an encoded key is one of this Omni's and has not
+// expired.
+func (s *Server) KnowsKey(ctx context.Context, encoded string) bool {
+	account, err := serviceaccount.Decode(encoded)
+	if err != nil {
+		return false
+	}
+
+	_, _, err = s.keys.find(ctx, account.Key.Fingerprint())
+
+	return err == nil
+}

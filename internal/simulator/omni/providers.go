@@ -23,7 +23,10 @@ const heartbeatLimit = 31 * time.Second
 
 // ensureProvider makes the provider and its join config.
 func (s *Server) ensureProvider(ctx context.Context, id string) error {
-	err := s.state.Create(ctx, infra.NewProvider(id))
+	provider := infra.NewProvider(id)
+	provider.Metadata().Finalizers().Add(nameProviderCleanup)
+
+	err := s.state.Create(ctx, provider)
 	if err != nil && !state.IsConflictError(err) {
 		return err
 	}
