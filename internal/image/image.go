@@ -1,0 +1,194 @@
+// Package image brings Talos images into the rack: it finds them, imports
+// what is missing and removes what an import leaves behind.
+//
+// # Jobs
+//
+// There is one job per image and place; all who want the image ask it and
+// none of them waits for it.
+//
+//	looking ──found──────────────────────────────────────────▶ done
+//	   │ not found
+//	   ▼
+//	queued ─▶ opening ─▶ uploading ─▶ sealing ─▶ publishing ──▶ done
+//	   │          │          │           │           │
+//	   └──────────┴──────────┴─────┬─────┴───────────┘
+//	                               ▼
+//	            failed ──after the backoff──▶ looking
+//
+// A job that nobody has asked for in ten minutes is cancelled from whatever
+// state it is in.
+//
+// # Places
+//
+// An image lives in the silo when the token may promote, else in each project
+// that wants it. The first refusal switches to projects for the life of the
+// process.
+//
+// # Scratch
+//
+// An import goes through a disk and a snapshot with random names. Both are
+// handed to the undo when the import ends, well or badly:
+//
+//	creating ───────────────────wait──▶ (look again)
+//	importing_from_bulk_writes ─stop──▶ import_ready
+//	import_ready ───finalize, no snapshot──▶ finalizing ─wait─▶ detached
+//	detached, faulted ──delete the snapshots, then the disk──▶ gone
+//	attaching, attached, detaching, maintenance ─wait─▶ (look again)
+//
+// The snapshots go first because the disk carries the mark: the rack writes
+// the description of a snapshot made by finalize itself. Such a snapshot is
+// known by the ID of its disk and by a name that only this owner derives from
+// that ID.
+//
+// What a process could not undo before it ended is undone by another one. Each
+// process is a run that renews a record of itself; the marks name the run, and
+// scratch of a run that is no longer renewed is a leftover.
+package image
+
+import (
+	"context"
+	"io"
+	"time"
+
+	"github.com/oxidecomputer/oxide.go/oxide"
+	"go.uber.org/zap"
+
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/naming"
+)
+
+// Want is an image that somebody needs in a project.
+type Want struct {
+	Identity  naming.ImageIdentity
+	ProjectID string
+}
+
+// Status is the answer to a Want.
+type Status struct {
+	// Ready says that ImageID can be used in the project.
+	Ready   bool
+	ImageID string
+	// SizeBytes is the size of the image in the rack, the least size of a disk
+	// made from it.
+	SizeBytes uint64
+	// Reason is one line for people on what is awaited. It changes at most every
+	// ten seconds or ten percent.
+	Reason string
+	// RetryIn is when to ask again.
+	RetryIn time.Duration
+	// SchematicUnknown says that the factory does not know the schematic: whoever
+	// gets it registers it again. It is told to one asker for each failed try.
+	SchematicUnknown bool
+}
+
+// MendError is what only a person can mend, such as a Talos version that the
+// factory does not offer. The job goes on trying, slowly.
+type MendError struct{ Reason string }
+
+// Error is one line for people.
+func (e *MendError) Error() string { return e.Reason }
+
+// Rack is what is asked of the rack. Errors are classed by rack.ClassOf.
+type Rack interface {
+	ListImages(ctx context.Context, projectID string) ([]oxide.Image, error)
+	ViewImage(ctx context.Context, id string) (*oxide.Image, error)
+	CreateImage(ctx context.Context, projectID string, i oxide.ImageCreate) (*oxide.Image, error)
+	PromoteImage(ctx context.Context, id string) (*oxide.Image, error)
+	DeleteImage(ctx context.Context, id string) error
+
+	CreateDisk(ctx context.Context, projectID string, d oxide.DiskCreate) (*oxide.Disk, error)
+	ViewDisk(ctx context.Context, id string) (*oxide.Disk, error)
+	ViewDiskByName(ctx context.Context, projectID, name string) (*oxide.Disk, error)
+	ListDisks(ctx context.Context, projectID string) ([]oxide.Disk, error)
+	DeleteDisk(ctx context.Context, id string) error
+
+	StartBulkWrite(ctx context.Context, diskID string) error
+	BulkWrite(ctx context.Context, diskID string, offset uint64, chunk []byte) error
+	StopBulkWrite(ctx context.Context, diskID string) error
+	FinalizeImport(ctx context.Context, diskID, snapshotName string) error
+
+	ViewSnapshotByName(ctx context.Context, projectID, name string) (*oxide.Snapshot, error)
+	ListSnapshots(ctx context.Context, projectID string) ([]oxide.Snapshot, error)
+	DeleteSnapshot(ctx context.Context, id string) error
+}
+
+// Source is where the bytes of an image come from.
+type Source interface {
+	// Open answers the raw disk. It may take as long as the factory builds.
+	Open(ctx context.Context, id naming.ImageIdentity) (Stream, error)
+}
+
+// Stream is a raw disk. Read fails if the source was damaged or cut short, at
+// the latest instead of io.EOF.
+type Stream interface {
+	io.ReadCloser
+	// Size is the length of the raw disk in bytes, known once the first chunk was
+	// read.
+	Size() uint64
+	// SHA256 is that of the compressed stream in hex, known after io.EOF.
+	SHA256() string
+	// Name is the file that is read.
+	Name() string
+}
+
+// Runs keeps the records of living processes. Its implementation knows which
+// one is ours.
+type Runs interface {
+	// Renew stores that our run lives and has scratch in the projects.
+	Renew(ctx context.Context, projectIDs []string) error
+	// Others lists the records of all other runs, completely.
+	Others(ctx context.Context) ([]RunInfo, error)
+	// Forget removes the record of a run, ours or another's.
+	Forget(ctx context.Context, id string) error
+}
+
+// RunInfo is the record of one process.
+type RunInfo struct {
+	ID         string
+	Sequence   uint64 // grows with each renewal
+	ProjectIDs []string
+}
+
+// Config is what a Manager is made of.
+type Config struct {
+	Rack   Rack
+	Source Source
+	Runs   Runs
+	Log    *zap.Logger
+
+	// Owner, Provider and Run are written into every mark.
+	Owner, Provider, Run string
+
+	// Writers is the number of parallel writes of one upload, 8 if zero.
+	Writers int
+	// Uploads is the number of uploads at once, 4 if zero. Each holds
+	// (Writers + 2) chunks of 512 KiB.
+	Uploads int
+	// Grace is for how long a run must not have been renewed before its scratch
+	// counts as left over, 2 minutes if zero.
+	Grace time.Duration
+	// Abandon is for how long nobody must have asked for a job before it is
+	// cancelled, 10 minutes if zero.
+	Abandon time.Duration
+}
+
+func (c *Config) defaults() {
+	if c.Writers <= 0 {
+		c.Writers = 8
+	}
+
+	if c.Uploads <= 0 {
+		c.Uploads = 4
+	}
+
+	if c.Grace <= 0 {
+		c.Grace = 2 * time.Minute
+	}
+
+	if c.Abandon <= 0 {
+		c.Abandon = 10 * time.Minute
+	}
+
+	if c.Log == nil {
+		c.Log = zap.NewNop()
+	}
+}

@@ -1,0 +1,294 @@
+package image
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/naming"
+)
+
+const (
+	firstBackoff = 5 * time.Second
+	maxBackoff   = 5 * time.Minute
+)
+
+// Phase is what a job does; the package comment draws how they follow.
+type Phase string
+
+// The phases.
+const (
+	PhaseLooking    Phase = "looking"    // for the image in the rack
+	PhaseQueued     Phase = "queued"     // until fewer uploads run
+	PhaseOpening    Phase = "opening"    // until the factory sends
+	PhaseUploading  Phase = "uploading"  // into the scratch disk
+	PhaseSealing    Phase = "sealing"    // finalizing the disk into a snapshot
+	PhasePublishing Phase = "publishing" // making the image and promoting it
+	PhaseFailed     Phase = "failed"     // until the next try
+)
+
+// JobInfo describes a job at one moment.
+type JobInfo struct {
+	Identity naming.ImageIdentity
+	// ProjectID is the place of the image, empty for the silo.
+	ProjectID string
+	Phase     Phase
+	// Done and Total are raw bytes; Total is 0 until it is known.
+	Done, Total uint64
+	// Attempts counts the tries begun.
+	Attempts int
+	// LastError is the one-line cause of the last failure, kept until the end.
+	LastError string
+	// NextTry is set in PhaseFailed.
+	NextTry time.Time
+}
+
+// job brings one image into one place.
+type job struct {
+	identity naming.ImageIdentity
+	key      key
+	cancel   context.CancelCauseFunc
+	looked   *lookup // only the job's own goroutine reads it after the start
+
+	mu       sync.Mutex
+	projects []string // that wait for it, in the order of asking
+	asked    time.Time
+	phase    Phase
+	since    time.Time // when phase began
+	done     uint64
+	total    uint64
+	attempts int
+	backoff  time.Duration
+	err      error
+	nextTry  time.Time
+	unknown  bool // the factory does not know the schematic, and nobody was told yet
+	shown    shown
+}
+
+func newJob(id naming.ImageIdentity, k key, cancel context.CancelCauseFunc) *job {
+	return &job{identity: id, key: k, cancel: cancel, phase: PhaseLooking, since: time.Now()}
+}
+
+// ask notes that a project waits for the job. A project that is new to the
+// job is only added when told to: it may have the image already.
+func (j *job) ask(projectID string, add bool, now time.Time) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+
+	if !slices.Contains(j.projects, projectID) {
+		if !add {
+			return false
+		}
+
+		j.projects = append(j.projects, projectID)
+	}
+
+	j.asked = now
+
+	return true
+}
+
+func (j *job) lastAsked() time.Time {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+
+	return j.asked
+}
+
+func (j *job) waiting() []string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+
+	return slices.Clone(j.projects)
+}
+
+// enter begins a phase.
+func (j *job) enter(p Phase) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+
+	j.phase, j.since = p, time.Now()
+}
+
+// begin starts another try.
+func (j *job) begin() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+
+	j.phase, j.since = PhaseLooking, time.Now()
+	j.attempts++
+	j.done, j.total, j.unknown = 0, 0, false
+}
+
+// expect sets how many bytes will be uploaded.
+func (j *job) expect(total uint64) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+
+	j.phase, j.since = PhaseUploading, time.Now()
+	j.done, j.total = 0, total
+}
+
+func (j *job) progress(n int) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+
+	j.done = min(j.done+uint64(max(n, 0)), j.total)
+}
+
+// fail notes why a try failed and when the next one is due: the backoff
+// doubles, and a factory that named a time is not asked before it.
+func (j *job) fail(err error, now time.Time) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+
+	j.backoff = min(max(2*j.backoff, firstBackoff), maxBackoff)
+	c := causeOf(err)
+
+	delay := max(j.backoff, c.retryAfter)
+	if c.mend {
+		delay = maxBackoff
+	}
+
+	j.phase, j.since = PhaseFailed, now
+	j.err, j.nextTry, j.unknown = err, now.Add(delay), c.schematicUnknown
+}
+
+// due is how long to wait for the next try.
+func (j *job) due(now time.Time) time.Duration {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+
+	return j.nextTry.Sub(now)
+}
+
+func (j *job) info() JobInfo {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+
+	i := JobInfo{
+		Identity: j.identity, ProjectID: j.key.place, Phase: j.phase,
+		Done: j.done, Total: j.total, Attempts: j.attempts,
+	}
+
+	if j.err != nil {
+		i.LastError = clip(j.err.Error(), maxReason)
+	}
+
+	if j.phase == PhaseFailed {
+		i.NextTry = j.nextTry
+	}
+
+	return i
+}
+
+// work tries until the image is there, or ctx ends.
+func (m *Manager) work(ctx context.Context, j *job) {
+	defer m.drop(j)
+	defer j.cancel(nil)
+
+	log := m.imageLog(j.identity)
+
+	for {
+		if wait := j.due(time.Now()); wait > 0 && pause(ctx, wait) != nil {
+			return
+		}
+
+		j.begin()
+
+		// An abandoned job of the same image may still be ending; two imports of
+		// one image into one place never overlap.
+		_, err, _ := m.imports.Do(j.key.image+"/"+j.key.place, func() (any, error) {
+			return nil, m.attempt(ctx, j)
+		})
+
+		switch {
+		case ctx.Err() != nil:
+			log.Info("image import given up", zap.String("cause", fmt.Sprint(context.Cause(ctx))))
+
+			return
+		case err == nil:
+			return
+		case errors.Is(err, errAbandoned):
+			continue
+		}
+
+		j.fail(err, time.Now())
+		log.Warn("image import failed", zap.Error(err), zap.Duration("retry_in", j.due(time.Now())))
+	}
+}
+
+// drop removes a job that has ended, unless another one has its place.
+func (m *Manager) drop(j *job) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+
+	if m.jobs[j.key] == j {
+		delete(m.jobs, j.key)
+	}
+}
+
+// attempt finds the image or imports it for the first project that lacks it.
+// It also ends well when the place has changed meanwhile: whoever still lacks
+// the image asks again and gets a job for the new place.
+func (m *Manager) attempt(ctx context.Context, j *job) error {
+	l := j.looked
+	j.looked = nil
+
+	projects := j.waiting()
+
+	if l == nil {
+		var err error
+		if l, err = m.look(ctx, j.identity, projects); err != nil {
+			return err
+		}
+	}
+
+	for _, img := range l.unpromoted {
+		// An earlier process ended between making the image and promoting it.
+		m.remember(j.identity, m.promote(ctx, j.identity, img, false))
+	}
+
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+
+	projectID, lacking := m.firstLacking(j.identity, projects)
+	if !lacking || !m.still(j.key, projectID) {
+		return nil
+	}
+
+	j.enter(PhaseQueued)
+
+	select {
+	case m.uploads <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+
+	defer func() { <-m.uploads }()
+
+	img, err := m.importImage(ctx, j, projectID, l)
+	if err != nil {
+		return err
+	}
+
+	m.remember(j.identity, img)
+
+	return nil
+}
+
+func (m *Manager) firstLacking(id naming.ImageIdentity, projects []string) (string, bool) {
+	for _, p := range projects {
+		if _, ok := m.find(Want{Identity: id, ProjectID: p}); !ok {
+			return p, true
+		}
+	}
+
+	return "", false
+}

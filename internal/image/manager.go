@@ -1,0 +1,351 @@
+package image
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+
+	"github.com/oxidecomputer/oxide.go/oxide"
+
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/naming"
+)
+
+const (
+	// lookFor bounds how long Ask waits for the lists of images; they go on
+	// without it.
+	lookFor = 10 * time.Second
+	// shutdownGrace bounds how long Run undoes scratch after its context ended.
+	shutdownGrace = 10 * time.Second
+	reapEvery     = 30 * time.Second
+)
+
+var (
+	errAbandoned = errors.New("nobody wants the image any more")
+	errStopped   = errors.New("the image manager has stopped")
+)
+
+// key is an image in a place: a project, or the silo if empty.
+type key struct {
+	image string
+	place string
+}
+
+// found is an image that can be used.
+type found struct {
+	id   string
+	size uint64
+}
+
+// Manager finds and imports images. Its methods are safe for concurrent use.
+type Manager struct {
+	cfg Config
+
+	mu      sync.Mutex
+	ctx     context.Context //nolint:containedctx // jobs outlive the call that starts them; this is Run's context
+	undoCtx context.Context //nolint:containedctx // outlives ctx by the grace of a shutdown
+	closed  bool
+	known   map[key]found
+	jobs    map[key]*job
+	places  places
+	scratch map[*scratch]struct{}
+
+	working sync.WaitGroup // jobs and look-ups; Add only under mu while not closed
+	undoing sync.WaitGroup // undos; Add only while working or the loops still run
+
+	looks, imports singleflight.Group
+
+	// Semaphores are channels so that waiting for one obeys a context.
+	uploads  chan struct{}
+	deleting chan struct{}
+
+	run run
+}
+
+// New makes a manager. Nothing happens before Run.
+func New(cfg Config) *Manager {
+	cfg.defaults()
+
+	return &Manager{
+		cfg:      cfg,
+		known:    map[key]found{},
+		jobs:     map[key]*job{},
+		scratch:  map[*scratch]struct{}{},
+		uploads:  make(chan struct{}, cfg.Uploads),
+		deleting: make(chan struct{}, 1),
+		run:      run{lock: make(chan struct{}, 1), projects: map[string]bool{}},
+	}
+}
+
+// Run does the work until ctx ends, then cancels all jobs, undoes their
+// scratch for at most ten seconds and returns when every goroutine has ended.
+// What is left is undone by the sweep of a later process. It may be called
+// once.
+func (m *Manager) Run(ctx context.Context) error {
+	undoCtx, cancelUndo := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancelUndo()
+
+	m.mu.Lock()
+	if m.ctx != nil {
+		m.mu.Unlock()
+
+		return errors.New("the image manager runs only once")
+	}
+
+	m.ctx, m.undoCtx = ctx, undoCtx
+	m.mu.Unlock()
+
+	var loops sync.WaitGroup
+
+	loops.Go(func() { m.renewLoop(ctx) })
+	loops.Go(func() { m.sweepLoop(ctx) })
+	loops.Go(func() { every(ctx, reapEvery, func() { m.reap(time.Now()) }) })
+
+	<-ctx.Done()
+
+	m.mu.Lock()
+	m.closed = true
+	m.mu.Unlock()
+
+	loops.Wait()
+	m.working.Wait()
+
+	stop := time.AfterFunc(shutdownGrace, cancelUndo)
+	defer stop.Stop()
+
+	m.undoing.Wait()
+	m.endRun(undoCtx)
+
+	return nil
+}
+
+// Ask answers whether the image can be used in the project, and otherwise sees
+// to it that it will. It never waits for an import: the first question about an
+// image lists what the rack has, for ten seconds at most, and the rest only
+// look at the job.
+//
+// The error is a *MendError, with the status filled in too, or that of ctx.
+func (m *Manager) Ask(ctx context.Context, w Want) (Status, error) {
+	if f, ok := m.find(w); ok {
+		return Status{Ready: true, ImageID: f.id, SizeBytes: f.size}, nil
+	}
+
+	if j := m.join(w); j != nil {
+		return j.status(time.Now())
+	}
+
+	l, err := m.lookShortly(ctx, w)
+	if ctx.Err() != nil {
+		return Status{}, fmt.Errorf("asking for an image: %w", context.Cause(ctx))
+	}
+
+	if errors.Is(err, errStopped) {
+		return Status{Reason: "waiting for the image manager to start", RetryIn: time.Second}, nil
+	}
+
+	if f, ok := m.find(w); ok {
+		return Status{Ready: true, ImageID: f.id, SizeBytes: f.size}, nil
+	}
+
+	j := m.start(w, l, err)
+	if j == nil {
+		return Status{Reason: "waiting for the image manager to start", RetryIn: time.Second}, nil
+	}
+
+	return j.status(time.Now())
+}
+
+// Forget drops what is known of an image that turned out to be gone.
+func (m *Manager) Forget(imageID string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+
+	for k, f := range m.known {
+		if f.id == imageID {
+			delete(m.known, k)
+		}
+	}
+}
+
+// Jobs describes all jobs, ordered by image name and place.
+func (m *Manager) Jobs() []JobInfo {
+	m.mu.Lock()
+
+	infos := make([]JobInfo, 0, len(m.jobs))
+	for _, j := range m.jobs {
+		infos = append(infos, j.info())
+	}
+
+	m.mu.Unlock()
+
+	slices.SortFunc(infos, func(a, b JobInfo) int {
+		return strings.Compare(naming.Image(a.Identity)+a.ProjectID, naming.Image(b.Identity)+b.ProjectID)
+	})
+
+	return infos
+}
+
+// find reads the memory of images found, those of the silo first.
+func (m *Manager) find(w Want) (found, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+
+	for _, place := range []string{"", w.ProjectID} {
+		if f, ok := m.known[key{w.Identity.Key(), place}]; ok {
+			return f, true
+		}
+	}
+
+	return found{}, false
+}
+
+// remember notes an image in the place where it is.
+func (m *Manager) remember(id naming.ImageIdentity, img oxide.Image) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+
+	m.known[key{id.Key(), img.ProjectId}] = found{id: img.Id, size: uint64(img.Size)}
+}
+
+// enter counts one more piece of work that Run waits for. It answers nil when
+// Run has not begun or is ending.
+func (m *Manager) enter() context.Context {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+
+	if m.ctx == nil || m.closed {
+		return nil
+	}
+
+	m.working.Add(1)
+
+	return m.ctx
+}
+
+// lookShortly looks for the image, once for all who ask at the same time. It
+// answers nil without an error when that takes too long to wait for.
+func (m *Manager) lookShortly(ctx context.Context, w Want) (*lookup, error) {
+	ch := m.looks.DoChan(w.Identity.Key()+"/"+w.ProjectID, func() (any, error) {
+		own := m.enter()
+		if own == nil {
+			return nil, errStopped
+		}
+		defer m.working.Done()
+
+		return m.look(own, w.Identity, []string{w.ProjectID}) //nolint:contextcheck // shared by all who ask
+	})
+
+	select {
+	case r := <-ch:
+		l, _ := r.Val.(*lookup)
+
+		return l, r.Err
+	case <-ctx.Done():
+		return nil, nil
+	case <-time.After(lookFor):
+		return nil, nil
+	}
+}
+
+// place is where a job for the project puts its image.
+func (m *Manager) place(projectID string) string {
+	if m.places.projects {
+		return projectID
+	}
+
+	return ""
+}
+
+// join adds the project to those that wait for a running job.
+func (m *Manager) join(w Want) *job {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+
+	j := m.jobs[key{w.Identity.Key(), m.place(w.ProjectID)}]
+	if j == nil || !j.ask(w.ProjectID, false, time.Now()) {
+		return nil
+	}
+
+	return j
+}
+
+// start makes a job, or joins the one that another asker has just made. What
+// looking has found, or how it failed, spares the job its own first look.
+func (m *Manager) start(w Want, l *lookup, err error) *job {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+
+	if m.ctx == nil || m.closed {
+		return nil
+	}
+
+	k := key{w.Identity.Key(), m.place(w.ProjectID)}
+
+	j := m.jobs[k]
+	if j != nil {
+		j.ask(w.ProjectID, true, time.Now())
+
+		return j
+	}
+
+	ctx, cancel := context.WithCancelCause(m.ctx)
+	j = newJob(w.Identity, k, cancel)
+	j.ask(w.ProjectID, true, time.Now())
+	j.looked = l
+
+	if err != nil {
+		j.fail(err, time.Now())
+	}
+
+	m.jobs[k] = j
+
+	m.working.Go(func() { m.work(ctx, j) })
+
+	return j
+}
+
+// reap cancels the jobs that nobody wants any more.
+func (m *Manager) reap(now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+
+	for k, j := range m.jobs {
+		if now.Sub(j.lastAsked()) >= m.cfg.Abandon {
+			delete(m.jobs, k)
+			j.cancel(errAbandoned)
+		}
+	}
+}
+
+// every calls f at the interval until ctx ends.
+func every(ctx context.Context, interval time.Duration, f func()) {
+	t := time.NewTicker(interval)
+	defer t.Stop()
+
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+			f()
+		}
+	}
+}
+
+// pause waits, or answers why ctx has ended.
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-t.C:
+		return nil
+	}
+}

@@ -1,0 +1,161 @@
+package image
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/naming"
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/talos"
+)
+
+const (
+	// maxReason is the longest line that Omni's page is given.
+	maxReason = 200
+	// maxCause leaves room for what was being done and for the next try.
+	maxCause = 140
+
+	// A line changes at most this often, or by this many percent: each change
+	// is a write to Omni that everybody's watch sees.
+	holdFor     = 10 * time.Second
+	holdPercent = 10
+
+	mib = 1 << 20
+)
+
+// cause is what an error means for the next try.
+type cause struct {
+	retryAfter       time.Duration // the factory's own wish
+	schematicUnknown bool
+	mend             bool // only a person can mend it
+}
+
+func causeOf(err error) cause {
+	f, ok := errors.AsType[*talos.FactoryError](err)
+	if !ok {
+		return cause{}
+	}
+
+	switch f.Kind {
+	case talos.KindNotFound:
+		return cause{schematicUnknown: true}
+	case talos.KindRetryLater:
+		return cause{retryAfter: f.RetryAfter}
+	case talos.KindVersionNotFound, talos.KindAuth:
+		return cause{mend: true}
+	case talos.KindTransport, talos.KindServer, talos.KindContent:
+	}
+
+	return cause{}
+}
+
+// shown is the line that was last given out.
+type shown struct {
+	text    string
+	at      time.Time
+	phase   Phase
+	attempt int
+	percent uint64
+}
+
+// status answers for an image that is not there yet.
+func (j *job) status(now time.Time) (Status, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+
+	s := Status{Reason: j.line(now), RetryIn: j.retryIn(now), SchematicUnknown: j.unknown}
+	j.unknown = false
+
+	if j.phase == PhaseFailed && causeOf(j.err).mend {
+		return s, &MendError{Reason: s.Reason}
+	}
+
+	return s, nil
+}
+
+// line is the text for people, held steady. The caller holds mu.
+func (j *job) line(now time.Time) string {
+	p := j.percent()
+	last := j.shown
+
+	if last.text != "" && last.phase == j.phase && last.attempt == j.attempts &&
+		now.Sub(last.at) < holdFor && p < last.percent+holdPercent {
+		return last.text
+	}
+
+	j.shown = shown{text: clip(j.text(now), maxReason), at: now, phase: j.phase, attempt: j.attempts, percent: p}
+
+	return j.shown.text
+}
+
+func (j *job) percent() uint64 {
+	if j.total == 0 {
+		return 0
+	}
+
+	return j.done * 100 / j.total
+}
+
+func (j *job) text(now time.Time) string {
+	what := fmt.Sprintf("Talos %s image", j.identity.Talos)
+
+	switch j.phase {
+	case PhaseQueued:
+		return fmt.Sprintf("waiting to upload the %s until another upload ends", what)
+	case PhaseOpening:
+		return fmt.Sprintf("waiting for the image factory to build the %s", what)
+	case PhaseUploading:
+		return fmt.Sprintf("uploading %s: %d %% (%d of %d MiB)", what, j.percent(), j.done/mib, (j.total+mib-1)/mib)
+	case PhaseSealing:
+		return fmt.Sprintf("waiting for the rack to finalize the %s", what)
+	case PhasePublishing:
+		return fmt.Sprintf("publishing the %s", what)
+	case PhaseFailed:
+		// Counted in steps, so that the line stands still between them.
+		next := j.nextTry.Sub(j.since) - now.Sub(j.since).Truncate(holdFor)
+
+		return fmt.Sprintf("%s import failed: %s; next try in %s",
+			what, clip(j.err.Error(), maxCause), max(next, time.Second).Round(time.Second))
+	case PhaseLooking:
+	}
+
+	return fmt.Sprintf("looking for the %s in the rack", what)
+}
+
+// retryIn estimates when there is something new to say. The caller holds mu.
+func (j *job) retryIn(now time.Time) time.Duration {
+	switch j.phase {
+	case PhaseFailed:
+		return min(max(j.nextTry.Sub(now), 0)+time.Second, 30*time.Second)
+	case PhaseUploading:
+		left := holdFor
+		if j.done > 0 {
+			left = time.Duration(float64(now.Sub(j.since)) * float64(j.total-j.done) / float64(j.done))
+		}
+
+		return min(max(left, 2*time.Second), holdFor)
+	case PhaseQueued, PhaseOpening:
+		return holdFor
+	case PhaseLooking, PhaseSealing, PhasePublishing:
+	}
+
+	return 2 * time.Second
+}
+
+// clip makes one line of at most n bytes.
+func clip(s string, n int) string {
+	s = strings.Join(strings.Fields(s), " ")
+	if len(s) <= n {
+		return s
+	}
+
+	return strings.ToValidUTF8(s[:n-len("…")], "") + "…"
+}
+
+// imageLog is a logger that names the image.
+func (m *Manager) imageLog(id naming.ImageIdentity) *zap.Logger {
+	return m.cfg.Log.With(zap.String("talos.version", id.Talos), zap.String("talos.schematic", id.Schematic))
+}
