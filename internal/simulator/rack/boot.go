@@ -2,40 +2,24 @@ package rack
 
 import (
 	"context"
-	"io"
 
 	"github.com/google/uuid"
 	"go.uber.org/zap"
-)
 
-// Hardware is what a guest finds.
-type Hardware struct {
-	UUID         string
-	CIData       []byte
-	BootDisk     io.ReaderAt
-	BootDiskSize int64
-	Store        *Store
-	Hostname     string
-	Addresses    []string
-	TimeScale    float64
-}
-
-// Store is what a guest has written on its disk.
-type Store struct{ _ byte }
-
-// Exit is how a guest ended.
-type Exit int
-
-// Ends of a guest.
-const (
-	ExitPowerOff Exit = iota
-	ExitStopped
-	ExitFailed
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/simulator/guest"
 )
 
 // Booter runs a guest until it halts or ctx ends.
 type Booter interface {
-	Boot(ctx context.Context, hw Hardware, log *zap.Logger) Exit
+	Boot(ctx context.Context, hw guest.Hardware, log *zap.Logger) guest.Exit
+}
+
+// Guests is the Booter that runs simulated Talos machines.
+type Guests struct{}
+
+// Boot runs a machine to its end.
+func (Guests) Boot(ctx context.Context, hw guest.Hardware, log *zap.Logger) guest.Exit {
+	return guest.Run(ctx, hw, log)
 }
 
 // vm is a guest under way; done closes when it has ended.
@@ -65,7 +49,7 @@ func (s *Server) boot(i *instance, cidata []byte) {
 		cancel()
 		close(v.done)
 
-		if exit != ExitPowerOff {
+		if exit != guest.ExitPowerOff {
 			return // stopped from outside, or nothing bootable: the VM idles in its firmware
 		}
 
@@ -73,7 +57,7 @@ func (s *Server) boot(i *instance, cidata []byte) {
 		defer s.mu.Unlock()
 
 		if i.vm == v && i.state == stateRunning {
-			s.guestHalted(i)
+			s.guestHalted(i) //nolint:contextcheck // a later boot has a context of its own, not that of this guest
 		}
 	})
 }
@@ -95,8 +79,8 @@ func (i *instance) halt() <-chan struct{} {
 	return v.done
 }
 
-func (s *Server) hardware(i *instance, cidata []byte) Hardware {
-	hw := Hardware{
+func (s *Server) hardware(i *instance, cidata []byte) guest.Hardware {
+	hw := guest.Hardware{
 		UUID: i.id, CIData: cidata, Hostname: i.hostname, TimeScale: s.cfg.TimeScale,
 	}
 

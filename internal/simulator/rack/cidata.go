@@ -130,12 +130,12 @@ func (v *volume) bootSector(total int) {
 	le.PutUint16(b[14:], 1) // reserved sectors
 	b[16] = fatCopies       //
 	le.PutUint16(b[17:], rootEntries)
-	le.PutUint16(b[19:], uint16(total)) //nolint:gosec // at most 512
+	le.PutUint16(b[19:], uint16(total))
 	b[21] = mediaFixed
-	le.PutUint16(b[22:], uint16(v.fatSectors)) //nolint:gosec // a few
-	le.PutUint16(b[24:], 32)                   // sectors per track
-	le.PutUint16(b[26:], 64)                   // heads
-	b[36] = 0x80                               // drive
+	le.PutUint16(b[22:], uint16(v.fatSectors))
+	le.PutUint16(b[24:], 32) // sectors per track
+	le.PutUint16(b[26:], 64) // heads
+	b[36] = 0x80             // drive
 	b[38] = extendedRecord
 	le.PutUint32(b[39:], 0x12345678) // serial number
 	copy(b[43:], volumeLabel)
@@ -155,7 +155,7 @@ func (v *volume) setFAT(n, value int) {
 			pair = pair&0x000F | value<<4
 		}
 
-		v.b[at], v.b[at+1] = byte(pair), byte(pair>>8) //nolint:gosec // two bytes of it
+		v.b[at], v.b[at+1] = byte(pair), byte(pair>>8)
 	}
 }
 
@@ -169,8 +169,8 @@ func (v *volume) entry(short []byte, attr byte, cluster, size int) {
 	le.PutUint16(e[16:], fatDate)
 	le.PutUint16(e[18:], fatDate)
 	le.PutUint16(e[24:], fatDate)
-	le.PutUint16(e[26:], uint16(cluster)) //nolint:gosec // below 512
-	le.PutUint32(e[28:], uint32(size))    //nolint:gosec // below 256 KiB
+	le.PutUint16(e[26:], uint16(cluster))
+	le.PutUint32(e[28:], uint32(size))
 }
 
 func (v *volume) slot() []byte {

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf16"
+
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/simulator/fat12"
 )
 
 // readFAT12 reads the files of a volume by its long names, with no knowledge
@@ -83,13 +85,33 @@ func TestCIDataHoldsBothFilesOfAnySize(t *testing.T) {
 	}
 }
 
+// The reader that guests use agrees.
+func TestGuestsReadCIData(t *testing.T) {
+	user := noise(3000)
+
+	v, err := fat12.Open(must(buildCIData([]byte("{}"), user))(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if got, err := v.ReadFile("user-data"); err != nil || !bytes.Equal(got, user) {
+		t.Errorf("user-data: %v", err)
+	}
+
+	if strings.TrimSpace(v.Label()) != "cidata" {
+		t.Errorf("label %q", v.Label())
+	}
+}
+
 func TestMetaDataIsOneLineOfJSON(t *testing.T) {
 	if got := string(must(metaData("id", "host", []string{}))(t)); got != `{"instance-id": "id", "local-hostname": "host", "public-keys": []}` {
 		t.Error(got)
 	}
 
-	var v map[string]any
-	if err := json.Unmarshal(must(metaData("id", "h", []string{"a", "b"}))(t), &v); err != nil || len(v["public-keys"].([]any)) != 2 {
+	var v struct {
+		Keys []string `json:"public-keys"`
+	}
+	if err := json.Unmarshal(must(metaData("id", "h", []string{"a", "b"}))(t), &v); err != nil || len(v.Keys) != 2 {
 		t.Error(v, err)
 	}
 }

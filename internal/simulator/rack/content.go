@@ -68,11 +68,12 @@ func (c *content) put(i, at int64, part []byte) {
 		copy(chunk[at:], part)
 	}
 
-	if !bytes.Equal(chunk, zeros[:]) {
+	switch {
+	case !bytes.Equal(chunk, zeros[:]):
 		c.own[i] = chunk
-	} else if c.base.chunk(i) != nil {
+	case c.base.chunk(i) != nil:
 		c.own[i] = nil
-	} else {
+	default:
 		delete(c.own, i)
 	}
 }

@@ -259,7 +259,7 @@ func (o *object) number(key string, limit uint64) uint64 {
 
 // bytes is a required byte count.
 func (o *object) bytes(key string) int64 {
-	return int64(o.number(key, math.MaxInt64)) //nolint:gosec // bounded by the limit just given
+	return int64(o.number(key, math.MaxInt64))
 }
 
 // boolOr is a boolean that may be absent, but not null.

@@ -1,6 +1,10 @@
 package rack
 
-import "time"
+import (
+	"time"
+
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/simulator/guest"
+)
 
 const (
 	maxDistributed = 1023 * gib
@@ -33,7 +37,7 @@ type disk struct {
 	attachSeq       int    // order of attachment, which is that of the slots
 	pantry          bool   // an import server holds the disk
 	content         *content
-	store           *Store // what a guest keeps on the disk
+	store           *guest.Store // what a guest keeps on the disk
 }
 
 type diskStateView struct {
@@ -108,7 +112,7 @@ func (o *object) diskSpec() diskSpec {
 			src.fail("block_size", "invalid block size: %d", n)
 		}
 
-		d.blockSize = int64(n) //nolint:gosec // one of three small numbers
+		d.blockSize = int64(n)
 	}
 
 	backend.adopt(src)
@@ -122,7 +126,7 @@ func (o *object) diskSpec() diskSpec {
 func (s *Server) newDisk(c *call, p *project, spec diskSpec) (*disk, error) {
 	d := &disk{
 		meta: newMeta(p.id, spec.name, spec.description), size: spec.size, blockSize: spec.blockSize,
-		local: spec.local, readOnly: spec.readOnly, source: spec.source, state: diskCreating, store: &Store{},
+		local: spec.local, readOnly: spec.readOnly, source: spec.source, state: diskCreating, store: guest.NewStore(),
 	}
 
 	base, err := s.diskSource(c, p, d, spec)
@@ -198,7 +202,7 @@ func (s *Server) diskSource(c *call, p *project, d *disk, spec diskSpec) (*layer
 
 		d.imageID, d.blockSize, size, base = img.id, img.blockSize, img.size, img.layer
 	default:
-		return nil, nil //nolint:nilnil // a blank disk has nothing under it
+		return nil, nil
 	}
 
 	switch {

@@ -129,7 +129,7 @@ func (fs *faultSet) add(f Fault) (int, error) {
 
 	fs.next++
 	f.ID, f.Matched, f.Fired = fs.next, 0, 0
-	fs.rules = append(fs.rules, &armed{Fault: f, rng: rand.New(rand.NewPCG(f.Seed, 0))}) //nolint:gosec // repeatable on purpose
+	fs.rules = append(fs.rules, &armed{Fault: f, rng: rand.New(rand.NewPCG(f.Seed, 0))})
 
 	return f.ID, nil
 }

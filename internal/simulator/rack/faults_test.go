@@ -178,7 +178,7 @@ func (r *rig) control(method, path, body string) (int, string) {
 	resp, err := r.http.Do(req)
 	must(0, err)(r.t)
 
-	defer resp.Body.Close() //nolint:errcheck // read to its end
+	defer resp.Body.Close()
 
 	return resp.StatusCode, string(must(io.ReadAll(resp.Body))(r.t))
 }

@@ -103,7 +103,7 @@ func (r *rig) raw(method, path, body string, header ...string) (int, errorBody, 
 		r.t.Fatal(err)
 	}
 
-	defer resp.Body.Close() //nolint:errcheck // read to its end
+	defer resp.Body.Close()
 
 	raw, err := io.ReadAll(resp.Body)
 	if err != nil {
@@ -204,7 +204,7 @@ func ofSnapshot(id string) oxide.DiskBackend {
 
 func (r *rig) createDisk(name string, size int64, backend oxide.DiskBackend) (*oxide.Disk, error) {
 	return r.client.DiskCreate(r.t.Context(), oxide.DiskCreateParams{Project: demo, Body: &oxide.DiskCreate{
-		Name: oxide.Name(name), Description: "a disk", Size: oxide.ByteCount(size), DiskBackend: backend, //nolint:gosec // small
+		Name: oxide.Name(name), Description: "a disk", Size: oxide.ByteCount(size), DiskBackend: backend,
 	}})
 }
 

@@ -82,7 +82,7 @@ func (s *Server) bulkWrite(c *call) (answer, error) {
 	}
 
 	s.pause(s.cfg.Latencies.BulkWrite)
-	d.content.write(int64(w.offset), data) //nolint:gosec // within the disk
+	d.content.write(int64(w.offset), data)
 
 	s.mu.Lock()
 	s.bulkBytes += int64(n)
@@ -116,11 +116,11 @@ func checkBulkWrite(d *disk, offset uint64, n int) error {
 	switch {
 	case n > maxBulkWrite:
 		return invalidRequest("data length %d larger than the maximum of %d bytes", n, maxBulkWrite)
-	case offset%uint64(d.blockSize) != 0: //nolint:gosec // a positive constant
+	case offset%uint64(d.blockSize) != 0:
 		return invalidRequest("offset %d is not a multiple of the block size %d", offset, d.blockSize)
 	case int64(n)%d.blockSize != 0:
 		return invalidRequest("data length %d is not a multiple of the block size %d", n, d.blockSize)
-	case offset > uint64(d.size) || uint64(n) > uint64(d.size)-offset: //nolint:gosec // sizes are positive
+	case offset > uint64(d.size) || uint64(n) > uint64(d.size)-offset:
 		return invalidRequest("write of %d bytes at offset %d is beyond the disk's size %d", n, offset, d.size)
 	}
 

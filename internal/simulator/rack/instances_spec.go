@@ -45,7 +45,7 @@ type instanceSpec struct {
 func (o *object) instanceSpec() instanceSpec {
 	i := instanceSpec{
 		name: o.name("name"), description: o.text("description"), hostname: o.hostname("hostname"),
-		ncpus: int(o.number("ncpus", 1<<16-1)), memory: o.bytes("memory"), //nolint:gosec // 16 bits
+		ncpus: int(o.number("ncpus", 1<<16-1)), memory: o.bytes("memory"),
 		policy:    o.optionalOneOf("auto_restart_policy", "never", "best_effort"),
 		platform:  o.optionalOneOf("cpu_platform", "amd_milan", "amd_turin", "amd_turin_v2"),
 		jumbo:     o.boolOr("enable_jumbo_frames", false),

@@ -26,7 +26,7 @@ func wanted(name string, change ...func(*oxide.InstanceCreate)) *oxide.InstanceC
 
 func newDiskNamed(name string, size int64) oxide.InstanceDiskAttachment {
 	return oxide.InstanceDiskAttachment{Value: &oxide.InstanceDiskAttachmentCreate{
-		Name: oxide.Name(name), Description: "", Size: oxide.ByteCount(size), DiskBackend: blank(0), //nolint:gosec // small
+		Name: oxide.Name(name), Description: "", Size: oxide.ByteCount(size), DiskBackend: blank(0),
 	}}
 }
 
@@ -89,7 +89,7 @@ func TestInstanceLimits(t *testing.T) {
 		return func(b *oxide.InstanceCreate) { b.UserData = base64.StdEncoding.EncodeToString(noise(n)) }
 	}
 	memory := func(n int64) func(*oxide.InstanceCreate) {
-		return func(b *oxide.InstanceCreate) { b.Memory = oxide.ByteCount(n) } //nolint:gosec // small
+		return func(b *oxide.InstanceCreate) { b.Memory = oxide.ByteCount(n) }
 	}
 
 	for _, tt := range []struct {

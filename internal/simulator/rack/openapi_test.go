@@ -252,7 +252,7 @@ func (c *checkingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	out.SetBodyBytes(answer)
 
-	if err := openapi3filter.ValidateResponse(context.Background(), out); err != nil {
+	if err := openapi3filter.ValidateResponse(r.Context(), out); err != nil {
 		c.report("answer", r, fmt.Errorf("%w; %d %.300s", err, resp.StatusCode, answer))
 	}
 
@@ -261,7 +261,7 @@ func (c *checkingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 
 func (c *checkingTransport) request(r *http.Request, body []byte) *openapi3filter.RequestValidationInput {
 	raw := r.Context().Value(rawKey{}) != nil
-	vr := r.Clone(context.Background())
+	vr := r.Clone(r.Context())
 	vr.Body = io.NopCloser(bytes.NewReader(body))
 
 	route, params, err := findRoute(vr)
@@ -289,7 +289,7 @@ func (c *checkingTransport) request(r *http.Request, body []byte) *openapi3filte
 		}
 	}
 
-	if err := openapi3filter.ValidateRequest(context.Background(), in); err != nil {
+	if err := openapi3filter.ValidateRequest(r.Context(), in); err != nil {
 		c.report("request", r, err)
 	}
 

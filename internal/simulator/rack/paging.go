@@ -57,7 +57,9 @@ func (c *call) page(keys ...string) (page, error) {
 	}
 
 	if c.query.Has("page_token") {
-		return p, p.resume(c.query.Get("page_token"))
+		err := p.resume(c.query.Get("page_token"))
+
+		return p, err
 	}
 
 	if s := c.query.Get("sort_by"); c.query.Has("sort_by") {

@@ -9,6 +9,8 @@ import (
 
 	"github.com/oxidecomputer/oxide.go/oxide"
 	"go.uber.org/zap"
+
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/simulator/guest"
 )
 
 func (r *rig) startInstance(id string) error {
@@ -118,7 +120,7 @@ func TestStartFailures(t *testing.T) {
 	})
 	sized := func(cpus int, memory int64) func(*oxide.InstanceCreate) {
 		return func(b *oxide.InstanceCreate) {
-			b.Ncpus, b.Memory, b.Start = oxide.InstanceCpuCount(cpus), oxide.ByteCount(memory), nil //nolint:gosec // small
+			b.Ncpus, b.Memory, b.Start = oxide.InstanceCpuCount(cpus), oxide.ByteCount(memory), nil
 		}
 	}
 
@@ -285,10 +287,10 @@ type recorder struct {
 	boots   atomic.Int32
 	running atomic.Int32
 	off     chan struct{}
-	last    atomic.Pointer[Hardware]
+	last    atomic.Pointer[guest.Hardware]
 }
 
-func (g *recorder) Boot(ctx context.Context, hw Hardware, _ *zap.Logger) Exit {
+func (g *recorder) Boot(ctx context.Context, hw guest.Hardware, _ *zap.Logger) guest.Exit {
 	g.boots.Add(1)
 	g.running.Add(1)
 	defer g.running.Add(-1)
@@ -296,9 +298,9 @@ func (g *recorder) Boot(ctx context.Context, hw Hardware, _ *zap.Logger) Exit {
 
 	select {
 	case <-g.off:
-		return ExitPowerOff
+		return guest.ExitPowerOff
 	case <-ctx.Done():
-		return ExitStopped
+		return guest.ExitStopped
 	}
 }
 

@@ -22,7 +22,7 @@ type Server struct {
 	log *zap.Logger
 	mux *http.ServeMux
 
-	ctx    context.Context //nolint:containedctx // the life of the rack, which outlives every call
+	ctx    context.Context
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 

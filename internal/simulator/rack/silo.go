@@ -32,7 +32,7 @@ type resourceCounts struct {
 	Storage int64 `json:"storage"`
 }
 
-func (q Quota) view() resourceCounts { return resourceCounts{q.CPUs, q.Memory, q.Storage} }
+func (q Quota) view() resourceCounts { return resourceCounts(q) }
 
 // utilization is the silo's quota, and what counts against it now.
 func (s *Server) utilization(*call) (answer, error) {

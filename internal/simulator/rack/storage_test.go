@@ -54,7 +54,7 @@ func (r *rig) upload(name string, size int64, data []byte) *oxide.Snapshot {
 	must(0, r.start(d.Id))(r.t)
 
 	for at := 0; at < len(data); at += maxBulkWrite {
-		must(0, r.write(d.Id, uint64(at), data[at:min(len(data), at+maxBulkWrite)]))(r.t) //nolint:gosec // small
+		must(0, r.write(d.Id, uint64(at), data[at:min(len(data), at+maxBulkWrite)]))(r.t)
 	}
 
 	must(0, r.stop(d.Id))(r.t)
@@ -287,26 +287,27 @@ func TestBulkWriteRules(t *testing.T) {
 
 	path := "/v1/disks/" + d.Id + "/bulk-write"
 
-	for body, want := range map[string]struct {
+	for _, tt := range []struct {
+		body   string
 		status int
 		code   string
 	}{
-		`{"offset":0,"base64_encoded_data":"!!"}`:                  {400, "InvalidRequest"},
-		`{"offset":0,"base64_encoded_data":"AA"}`:                  {400, "InvalidRequest"},
-		`{"offset":-1,"base64_encoded_data":""}`:                   {400, ""},
-		`{"offset":0}`:                                             {400, ""},
-		`{"offset":"0","base64_encoded_data":""}`:                  {400, ""},
-		` { "base64_encoded_data" : "" , "offset" : 0 } `:          {204, ""},
-		`{"offset":0,"x":[1],"base64_encoded_data":"\u0041A=="}`:   {400, "InvalidRequest"}, // one byte
-		`{"offset":18446744073709551615,"base64_encoded_data":""}`: {400, "InvalidRequest"},
-		`{"offset":18446744073709551616,"base64_encoded_data":""}`: {400, ""},
-		`{"offset":0,"base64_encoded_data":"A\nA=="}`:              {400, "InvalidRequest"},
-		`{"offset":0,"base64_encoded_data":"` + "A\nA==" + `"}`:    {400, ""},
-		strings.Repeat(" ", 8<<20+1):                               {400, ""},
+		{`{"offset":0,"base64_encoded_data":"!!"}`, 400, "InvalidRequest"},
+		{`{"offset":0,"base64_encoded_data":"AA"}`, 400, "InvalidRequest"},
+		{`{"offset":-1,"base64_encoded_data":""}`, 400, ""},
+		{`{"offset":0}`, 400, ""},
+		{`{"offset":"0","base64_encoded_data":""}`, 400, ""},
+		{` { "base64_encoded_data" : "" , "offset" : 0 } `, 204, ""},
+		{`{"offset":0,"x":[1],"base64_encoded_data":"\u0041A=="}`, 400, "InvalidRequest"}, // one byte
+		{`{"offset":18446744073709551615,"base64_encoded_data":""}`, 400, "InvalidRequest"},
+		{`{"offset":18446744073709551616,"base64_encoded_data":""}`, 400, ""},
+		{`{"offset":0,"base64_encoded_data":"A\nA=="}`, 400, "InvalidRequest"},
+		{`{"offset":0,"base64_encoded_data":"` + "A\nA==" + `"}`, 400, ""},
+		{strings.Repeat(" ", 8<<20+1), 400, ""},
 	} {
-		status, e, _ := r.raw("POST", path, body)
-		if status != want.status || e.ErrorCode != want.code {
-			t.Errorf("%.60q: %d %+v", body, status, e)
+		status, e, _ := r.raw("POST", path, tt.body)
+		if status != tt.status || e.ErrorCode != tt.code {
+			t.Errorf("%.60q: %d %+v", tt.body, status, e)
 		}
 	}
 }
@@ -406,7 +407,7 @@ func TestStorageQuota(t *testing.T) {
 	img := must(r.createImage(demo, "img", snap.Id))(t)
 
 	used := func() int64 {
-		return int64(must(r.client.UtilizationView(ctx))(t).Provisioned.Storage) //nolint:gosec // small
+		return int64(must(r.client.UtilizationView(ctx))(t).Provisioned.Storage)
 	}
 
 	if n := used(); n != 4*gib {

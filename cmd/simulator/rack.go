@@ -1,0 +1,181 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"net"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/simulator/rack"
+)
+
+// rackOptions are the flags of the simulated rack.
+type rackOptions struct {
+	config    rack.Config
+	listen    string
+	token     string
+	tokenFile string
+	faultFile string
+	sleds     int
+	fast      bool
+	noGuests  bool
+	logLevel  string
+}
+
+// rackCommand serves a simulated rack until it is told to end.
+func rackCommand() *cobra.Command {
+	var options rackOptions
+
+	command := &cobra.Command{
+		Use:   "rack",
+		Short: "Serve a simulated Oxide rack",
+		Long: `Serve a simulated Oxide rack: the HTTP API of one silo, in version ` + rack.APIVersion + `.
+Instances that run boot simulated Talos machines, which join the Omni that their
+user data names.
+
+Without --token or --token-file a token is made. Once it serves it prints one
+line on standard output:
+
+  ready rack endpoint=http://HOST:PORT token=TOKEN
+
+The token is left out when it was read from a file. Below /simulator/ the rack
+answers without token: GET summary, GET calls, and GET, POST, DELETE faults.`,
+		Args:         cobra.NoArgs,
+		SilenceUsage: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, os.Interrupt)
+			defer stop()
+
+			return serveRack(ctx, cmd, options)
+		},
+	}
+
+	flags := command.Flags()
+	flags.StringVar(&options.listen, "listen", "127.0.0.1:12220", "address to serve on")
+	flags.StringVar(&options.token, "token", "", "token of a user who is collaborator of the silo")
+	flags.StringVar(&options.tokenFile, "token-file", "", "file with the token")
+	flags.StringArrayVar(&options.config.Projects, "project", nil, "project to make at the start; may be repeated (default demo)")
+	flags.Float64Var(&options.config.TimeScale, "time-scale", 1, "factor on all delays")
+	flags.StringVar(&options.faultFile, "faults", "", "file with fault rules, a JSON array")
+	flags.IntVar(&options.sleds, "sleds", 4, "number of sleds")
+	flags.BoolVar(&options.fast, "fast", false, "calls take no time, only starts and stops do")
+	flags.BoolVar(&options.noGuests, "no-guests", false, "boot nothing in instances that run")
+	flags.BoolVar(&options.config.SwapGuestUUID, "swap-guest-uuid", false, "guests read their UUID with the first three groups byte-swapped")
+	flags.StringVar(&options.logLevel, "log-level", "info", "debug, info, warn or error")
+
+	return command
+}
+
+func serveRack(ctx context.Context, cmd *cobra.Command, options rackOptions) error {
+	if err := options.complete(); err != nil {
+		return err
+	}
+
+	server, err := rack.New(options.config)
+	if err != nil {
+		return err
+	}
+	defer server.Close()
+
+	var lc net.ListenConfig
+
+	listener, err := lc.Listen(ctx, "tcp", options.listen)
+	if err != nil {
+		return fmt.Errorf("serving the rack: %w", err)
+	}
+
+	ready := "ready rack endpoint=http://" + listener.Addr().String()
+	if options.tokenFile == "" {
+		ready += " token=" + options.token
+	}
+
+	if _, err := fmt.Fprintln(cmd.OutOrStdout(), ready); err != nil {
+		return fmt.Errorf("saying that it is ready: %w", err)
+	}
+
+	return server.Serve(ctx, listener)
+}
+
+// complete makes the configuration of the flags.
+func (o *rackOptions) complete() error {
+	if o.sleds < 1 || o.sleds > 32 {
+		return fmt.Errorf("--sleds is %d: a rack has 1 to 32", o.sleds)
+	}
+
+	if o.config.TimeScale <= 0 {
+		return fmt.Errorf("--time-scale is %g: it must be above 0", o.config.TimeScale)
+	}
+
+	o.config.Sleds = rack.DefaultSleds(o.sleds)
+
+	if !o.noGuests {
+		o.config.Booter = rack.Guests{}
+	}
+
+	if o.fast {
+		l := rack.Latencies{Start: time.Second, Stop: time.Second, Reboot: time.Second, Fail: time.Second, RestartCooldown: time.Minute}
+		o.config.Latencies = &l
+	}
+
+	if err := o.readToken(); err != nil {
+		return err
+	}
+
+	if o.faultFile != "" {
+		raw, err := os.ReadFile(o.faultFile)
+		if err != nil {
+			return fmt.Errorf("reading --faults: %w", err)
+		}
+
+		if o.config.Faults, err = rack.ParseFaults(raw); err != nil {
+			return fmt.Errorf("reading --faults: %w", err)
+		}
+	}
+
+	level, err := zapcore.ParseLevel(o.logLevel)
+	if err != nil {
+		return fmt.Errorf("reading --log-level: %w", err)
+	}
+
+	logConfig := zap.NewProductionConfig()
+	logConfig.Level = zap.NewAtomicLevelAt(level)
+	logConfig.Encoding = "console"
+	logConfig.EncoderConfig.EncodeTime = zapcore.ISO8601TimeEncoder
+
+	if o.config.Logger, err = logConfig.Build(); err != nil {
+		return fmt.Errorf("making the logger: %w", err)
+	}
+
+	return nil
+}
+
+func (o *rackOptions) readToken() error {
+	switch {
+	case o.token != "" && o.tokenFile != "":
+		return fmt.Errorf("--token and --token-file exclude each other")
+	case o.tokenFile != "":
+		raw, err := os.ReadFile(o.tokenFile)
+		if err != nil {
+			return fmt.Errorf("reading --token-file: %w", err)
+		}
+
+		if o.token = strings.TrimSpace(string(raw)); o.token == "" {
+			return fmt.Errorf("reading --token-file: %s is empty", o.tokenFile)
+		}
+	case o.token == "":
+		o.token = "oxide-token-" + strings.ToLower(rand.Text())
+	}
+
+	o.config.Tokens = []rack.Token{{Value: o.token}}
+
+	return nil
+}
