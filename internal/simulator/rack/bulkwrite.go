@@ -26,6 +26,10 @@ func parseBulkWrite(body []byte) (bulkWriteBody, error) {
 		data:   []byte(o.text("base64_encoded_data")),
 	}
 
+	if o.err == nil && bytes.ContainsAny(w.data, "\r\n") {
+		return w, invalidRequest("error while decoding base64 data: invalid symbol") // which Go's decoder passes over
+	}
+
 	return w, o.err
 }
 

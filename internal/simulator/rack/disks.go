@@ -33,9 +33,8 @@ type disk struct {
 	snapshotID      string
 	imageID         string
 	state           diskState
-	instance        string // set while attached
-	attachSeq       int    // order of attachment, which is that of the slots
-	pantry          bool   // an import server holds the disk
+	on              *instance // set while attached
+	pantry          bool      // an import server holds the disk
 	content         *content
 	store           *guest.Store // what a guest keeps on the disk
 }
@@ -69,12 +68,16 @@ func orNull(s string) *string {
 func viewDisk(d *disk) any {
 	v := diskView{
 		identity: d.identity(), ProjectID: d.scope, Size: d.size, BlockSize: d.blockSize,
-		State: diskStateView{d.state, d.instance}, DevicePath: "/mnt/" + d.name,
+		State: diskStateView{State: d.state}, DevicePath: "/mnt/" + d.name,
 		DiskType: "distributed", ReadOnly: d.readOnly,
 		ImageID: orNull(d.imageID), SnapshotID: orNull(d.snapshotID),
 	}
 	if d.local {
 		v.DiskType = "local"
+	}
+
+	if d.on != nil {
+		v.State.Instance = d.on.id
 	}
 
 	return v
@@ -304,7 +307,7 @@ func (s *Server) diskDelete(c *call) (answer, error) {
 	}
 
 	switch {
-	case d.instance != "":
+	case d.on != nil:
 		return answer{}, invalidRequest("disk is attached")
 	case d.state != diskDetached && d.state != diskFaulted:
 		return answer{}, invalidRequest("disk cannot be deleted in state %q", string(d.state))

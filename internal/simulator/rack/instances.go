@@ -1,6 +1,7 @@
 package rack
 
 import (
+	"slices"
 	"time"
 )
 
@@ -50,7 +51,8 @@ type instance struct {
 	keys     []*sshKey
 	policy   string // never, best_effort, or empty
 	platform string
-	bootDisk string // ID
+	bootDisk string  // ID
+	disks    []*disk // in order of their slots
 	nics     []*nic
 	ips      []*externalIP
 	groups   []*group
@@ -156,7 +158,7 @@ func listOf[T entity](s *Server, c *call, of func(*instance) []T, view func(T) a
 }
 
 func (s *Server) instanceDiskList(c *call) (answer, error) {
-	return listOf(s, c, s.disksOf, viewDisk)
+	return listOf(s, c, func(i *instance) []*disk { return i.disks }, viewDisk)
 }
 
 func (s *Server) instanceKeyList(c *call) (answer, error) {
@@ -185,19 +187,6 @@ func (s *Server) instanceIPList(c *call) (answer, error) {
 	return ok(out), nil
 }
 
-// disksOf are the disks attached to an instance. Held: s.mu.
-func (s *Server) disksOf(i *instance) []*disk {
-	var out []*disk
-
-	for _, d := range s.disks.in(i.scope) {
-		if d.instance == i.id {
-			out = append(out, d)
-		}
-	}
-
-	return out
-}
-
 // instanceDelete takes away a stopped or failed instance and keeps its disks.
 // On any other it is refused, but not without harm: the rack has by then noted
 // that the instance should not exist and has removed its NAT entries.
@@ -217,7 +206,7 @@ func (s *Server) instanceDelete(c *call) (answer, error) {
 		return answer{}, invalidRequest("cannot delete instance: instance is running or has not yet fully stopped")
 	}
 
-	for _, d := range s.disksOf(i) {
+	for _, d := range slices.Clone(i.disks) {
 		d.detach()
 	}
 

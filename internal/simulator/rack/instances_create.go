@@ -1,6 +1,7 @@
 package rack
 
 import (
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -267,7 +268,7 @@ func (cr *creation) attach() error {
 			return notFound(kindDisk, w.name)
 		}
 
-		if err := d.attach(cr.i, n); err != nil {
+		if err := d.attach(cr.i); err != nil {
 			return err
 		}
 
@@ -281,21 +282,23 @@ func (cr *creation) attach() error {
 	return nil
 }
 
-func (d *disk) attach(i *instance, slot int) error {
+func (d *disk) attach(i *instance) error {
 	switch {
-	case d.instance != "":
+	case d.on != nil:
 		return invalidRequest("cannot attach disk %q: disk is attached to another instance", d.name)
 	case d.state != diskDetached && d.state != diskCreating:
 		return invalidRequest("cannot attach disk %q: invalid state %s", d.name, d.state)
 	}
 
-	d.instance, d.attachSeq = i.id, slot
+	d.on = i
+	i.disks = append(i.disks, d)
 	d.become(diskAttached)
 
 	return nil
 }
 
 func (d *disk) detach() {
-	d.instance = ""
+	d.on.disks = slices.DeleteFunc(d.on.disks, func(x *disk) bool { return x == d })
+	d.on = nil
 	d.become(diskDetached)
 }

@@ -3,6 +3,7 @@ package rack
 import (
 	"encoding/base64"
 	"net/netip"
+	"strings"
 )
 
 type diskAttachment struct {
@@ -91,9 +92,12 @@ func (o *object) instanceKeys(i *instanceSpec) {
 }
 
 func (o *object) userData() []byte {
-	data, err := base64.StdEncoding.Strict().DecodeString(o.textOr("user_data", ""))
+	text := o.textOr("user_data", "")
+	data, err := base64.StdEncoding.Strict().DecodeString(text)
 
 	switch {
+	case strings.ContainsAny(text, "\r\n"):
+		o.fail("user_data", "invalid base64 data: line ends") // which Go's decoder passes over
 	case err != nil:
 		o.fail("user_data", "invalid base64 data: %v", err)
 	case len(data) > maxUserData:

@@ -68,6 +68,10 @@ func (s *Server) addDefaultVPC(p *project) error {
 		return err
 	}
 
+	return s.addDefaultSubnet(v)
+}
+
+func (s *Server) addDefaultSubnet(v *vpc) error {
 	return s.subnets.add(&subnet{
 		meta: newMeta(v.id, defaultName, "The default subnet for "+v.name),
 		v4:   netip.MustParsePrefix(defaultIPv4), v6: netip.PrefixFrom(v.prefix.Addr(), 64),

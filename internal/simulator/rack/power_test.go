@@ -3,6 +3,7 @@ package rack
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -35,15 +36,13 @@ func (r *rig) deleteInstance(id string) error {
 	return r.client.InstanceDelete(r.t.Context(), oxide.InstanceDeleteParams{Instance: oxide.NameOrId(id)})
 }
 
-// slowly makes the times between states long enough to be looked at.
-func slowly(c *Config) {
-	l := DefaultLatencies()
-	l.Start, l.Stop, l.Reboot = 20*time.Second, 20*time.Second, 20*time.Second
-	c.Latencies = &l
+// onlyVMs takes time for what VMs do, and for nothing else.
+func onlyVMs(c *Config) {
+	c.Latencies = &Latencies{Start: time.Second, Stop: time.Second, Reboot: time.Second, Fail: time.Second, RestartCooldown: time.Minute}
 }
 
 func TestPowerTable(t *testing.T) {
-	r := newRig(t, slowly)
+	r, step := newStepped(t, onlyVMs)
 	i := r.instance("i")
 	id := i.Id
 
@@ -63,11 +62,13 @@ func TestPowerTable(t *testing.T) {
 	is(oxide.InstanceStateStarting)
 	must(0, r.startInstance(id))(t) // nothing to do
 	wantError(t, r.deleteInstance(id), 400, "InvalidRequest", "running or has not yet fully stopped")
+	step()
 	r.reaches(id, oxide.InstanceStateRunning)
 	must(0, r.startInstance(id))(t)
 
 	must(0, r.reboot(id))(t)
 	is(oxide.InstanceStateRebooting)
+	step()
 	r.reaches(id, oxide.InstanceStateRunning)
 
 	must(0, r.stopInstance(id))(t)
@@ -76,10 +77,14 @@ func TestPowerTable(t *testing.T) {
 	wantError(t, r.startInstance(id), 409, "Conflict", "must finish stopping")
 	wantError(t, r.reboot(id), 400, "InvalidRequest", "stopping")
 	wantError(t, r.deleteInstance(id), 400, "InvalidRequest", "running or has not yet fully stopped")
+	step()
 	r.reaches(id, oxide.InstanceStateStopped)
 
 	must(0, r.startInstance(id))(t)
 	must(0, r.stopInstance(id))(t) // while starting
+	is(oxide.InstanceStateStopping)
+	step() // two timers, one of them void
+	step()
 	r.reaches(id, oxide.InstanceStateStopped)
 	must(0, r.deleteInstance(id))(t)
 
@@ -247,9 +252,10 @@ func TestAntiAffinityLimits(t *testing.T) {
 // A crash shows as stopping, failed, starting; the next one waits for the end
 // of the cool-down.
 func TestAutoRestart(t *testing.T) {
-	r := newRig(t, slowly)
+	r, step := newStepped(t, onlyVMs)
 	i := r.instance("i")
 	must(0, r.startInstance(i.Id))(t)
+	step()
 	r.reaches(i.Id, oxide.InstanceStateRunning)
 
 	must(0, r.Crash(i.Id))(t)
@@ -258,6 +264,9 @@ func TestAutoRestart(t *testing.T) {
 		t.Errorf("right after the crash it is %s", st)
 	}
 
+	step()
+	r.reaches(i.Id, oxide.InstanceStateFailed)
+	step()
 	r.reaches(i.Id, oxide.InstanceStateStarting)
 
 	v := must(r.client.InstanceView(t.Context(), oxide.InstanceViewParams{Instance: oxide.NameOrId(i.Id)}))(t)
@@ -266,20 +275,60 @@ func TestAutoRestart(t *testing.T) {
 	}
 
 	must(0, r.Crash(i.Id))(t)
+	step() // two timers, one of them void
+	step()
 	r.reaches(i.Id, oxide.InstanceStateFailed)
 	must(0, r.startInstance(i.Id))(t) // by hand, at once
+	step()
+	step()
 	r.reaches(i.Id, oxide.InstanceStateRunning)
 
 	never := r.instance("never", func(b *oxide.InstanceCreate) { b.AutoRestartPolicy = oxide.InstanceAutoRestartPolicyNever })
 	must(0, r.startInstance(never.Id))(t)
-	r.reaches(never.Id, oxide.InstanceStateRunning)
 	must(0, r.Crash(never.Id))(t)
+	step()
+	step()
 	r.reaches(never.Id, oxide.InstanceStateFailed)
 	must(0, r.deleteInstance(never.Id))(t)
 
 	if err := r.Crash(never.Id); err == nil {
 		t.Error("a deleted instance crashed")
 	}
+}
+
+// The second restart by itself waits for what is left of the cool-down.
+func TestRestartCooldown(t *testing.T) {
+	r := newRig(t)
+
+	var (
+		mu    sync.Mutex
+		waits []time.Duration
+	)
+
+	r.sleep = func(ctx context.Context, d time.Duration) bool {
+		mu.Lock()
+		waits = append(waits, d)
+		mu.Unlock()
+
+		return d < time.Second && ctx.Err() == nil
+	}
+
+	i := r.instance("i")
+	must(0, r.startInstance(i.Id))(t)
+	r.reaches(i.Id, oxide.InstanceStateRunning)
+	must(0, r.Crash(i.Id))(t)
+	r.reaches(i.Id, oxide.InstanceStateRunning)
+	must(0, r.Crash(i.Id))(t)
+	r.reaches(i.Id, oxide.InstanceStateFailed)
+
+	eventually(t, "a long wait", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+
+		last := waits[len(waits)-1] // three seconds are five minutes here
+
+		return last > 2*time.Second && last <= 3*time.Second
+	})
 }
 
 // recorder is a guest that waits to be told how to end.

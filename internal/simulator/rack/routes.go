@@ -30,6 +30,7 @@ func apiRoutes() []route {
 		{"vpc_view", "GET /v1/vpcs/{vpc}", (*Server).vpcView},
 		{"vpc_delete", "DELETE /v1/vpcs/{vpc}", (*Server).vpcDelete},
 		{"vpc_subnet_list", "GET /v1/vpc-subnets", (*Server).subnetList},
+		{"vpc_subnet_create", "POST /v1/vpc-subnets", (*Server).subnetCreate},
 		{"vpc_subnet_view", "GET /v1/vpc-subnets/{subnet}", (*Server).subnetView},
 		{"vpc_subnet_delete", "DELETE /v1/vpc-subnets/{subnet}", (*Server).subnetDelete},
 		{"ip_pool_list", "GET /v1/ip-pools", (*Server).ipPoolList},

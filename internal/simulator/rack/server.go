@@ -26,6 +26,9 @@ type Server struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
+	// sleep waits for a delay or the end of ctx; false for the latter.
+	sleep func(ctx context.Context, d time.Duration) bool
+
 	calls  *callLog
 	faults *faultSet
 
@@ -61,7 +64,7 @@ func New(cfg Config) (*Server, error) {
 
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Server{
-		cfg: cfg, log: cfg.Logger, ctx: ctx, cancel: cancel,
+		cfg: cfg, log: cfg.Logger, ctx: ctx, cancel: cancel, sleep: sleep,
 		calls: newCallLog(), faults: &faultSet{},
 		siloID: uuid.NewString(), started: time.Now().UTC(),
 		tokens: map[string]*Token{}, users: map[string]*user{},
@@ -178,13 +181,17 @@ func (s *Server) pause(d time.Duration) bool {
 		return s.ctx.Err() == nil
 	}
 
+	return s.sleep(s.ctx, d)
+}
+
+func sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 
 	select {
 	case <-t.C:
 		return true
-	case <-s.ctx.Done():
+	case <-ctx.Done():
 		return false
 	}
 }

@@ -1,0 +1,102 @@
+package rack
+
+import "net/netip"
+
+// subnetCreate adds a subnet to the VPC in the query.
+func (s *Server) subnetCreate(c *call) (answer, error) {
+	o := parseBody(c.body)
+	name, description := o.name("name"), o.text("description")
+	v4 := o.network("ipv4_block", o.text("ipv4_block"), true)
+
+	var v6 netip.Prefix
+	if given := o.optionalText("ipv6_block"); given != nil {
+		v6 = o.network("ipv6_block", *given, false)
+	}
+
+	router := o.optionalText("custom_router")
+
+	if o.err != nil {
+		return answer{}, o.err
+	}
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	if !c.query.Has("vpc") {
+		return answer{}, badParse("unable to parse query string: missing field `vpc`")
+	}
+
+	v, err := resolve(c, s.vpcs, c.query.Get("vpc"), RoleCollaborator)
+	if err != nil {
+		return answer{}, err
+	}
+
+	if router != nil {
+		return answer{}, notFound("vpc-router", *router)
+	}
+
+	if !v6.IsValid() {
+		v6 = s.nextIPv6(v)
+	}
+
+	n := &subnet{meta: newMeta(v.id, name, description), v4: v4, v6: v6, taken: map[netip.Addr]string{}}
+	if err := s.addSubnet(v, n); err != nil {
+		return answer{}, err
+	}
+
+	return created(viewSubnet(n)), nil
+}
+
+// network reads an address block of one IP version.
+func (o *object) network(key, s string, v4 bool) netip.Prefix {
+	p, err := netip.ParsePrefix(s)
+	if o.err == nil && (err != nil || p.Addr().Is4() != v4) {
+		o.fail(key, "invalid network %q", s)
+	}
+
+	return p
+}
+
+// addSubnet applies the rules for blocks: private, at least eight addresses,
+// none in two subnets of a VPC.
+func (s *Server) addSubnet(v *vpc, n *subnet) error {
+	switch {
+	case !n.v4.Addr().IsPrivate():
+		return invalidRequest("VPC Subnet IPv4 address ranges must be from a private range")
+	case n.v4 != n.v4.Masked() || n.v4.Bits() < 8 || n.v4.Bits() > 26:
+		return invalidRequest("VPC Subnet IPv4 address ranges must be networks with prefixes between 8 and 26")
+	case n.v6.Bits() != 64 || !v.prefix.Contains(n.v6.Addr()):
+		return invalidRequest("VPC Subnet IPv6 address ranges must be a /64 of the VPC's prefix")
+	}
+
+	for _, other := range s.subnets.in(v.id) {
+		if other.v4.Overlaps(n.v4) || other.v6.Overlaps(n.v6) {
+			return invalidRequest("IP address range conflicts with an existing subnet")
+		}
+	}
+
+	if err := fitsColumn(n.description, maxDescription); err != nil {
+		return err
+	}
+
+	return s.subnets.add(n)
+}
+
+// nextIPv6 is a free /64 of a VPC's prefix.
+func (s *Server) nextIPv6(v *vpc) netip.Prefix {
+	used := map[netip.Addr]bool{}
+	for _, n := range s.subnets.in(v.id) {
+		used[n.v6.Addr()] = true
+	}
+
+	a := v.prefix.Addr().As16()
+
+	for i := range 1 << 16 {
+		a[6], a[7] = byte(i>>8), byte(i)
+		if !used[netip.AddrFrom16(a)] {
+			break
+		}
+	}
+
+	return netip.PrefixFrom(netip.AddrFrom16(a), 64)
+}
