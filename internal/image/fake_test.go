@@ -13,7 +13,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/oxidecomputer/oxide.go/oxide"
 
-	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/naming"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/rack"
 )
 
@@ -96,6 +95,37 @@ type fakeImage struct {
 	data map[uint64][]byte
 }
 
+// life is a process that can be killed: from its killAt-th call on, counted
+// over rack and Omni, nothing that it does has an effect. With last the call
+// itself still has its own.
+type life struct {
+	mu     sync.Mutex
+	calls  int
+	killAt int
+	last   bool
+	killed chan struct{}
+}
+
+type lifeKey struct{}
+
+// lives counts a call and tells whether it has an effect and an answer.
+func lives(ctx context.Context) (effect, answer bool) {
+	l, ok := ctx.Value(lifeKey{}).(*life)
+	if !ok {
+		return true, true
+	}
+
+	l.mu.Lock()
+	defer l.mu.Unlock()
+
+	l.calls++
+	if l.calls == l.killAt {
+		close(l.killed)
+	}
+
+	return l.calls < l.killAt || l.calls == l.killAt && l.last, l.calls < l.killAt
+}
+
 // fakeRack keeps the rack's rules on states, names and places.
 type fakeRack struct {
 	*journal
@@ -110,6 +140,7 @@ type fakeRack struct {
 
 	finalizing  time.Duration // how long a disk stays so after the call's answer
 	snapshotLag time.Duration // how much later the snapshot is seen
+	onCreate    func(disk string)
 	onWrite     func(disk string, offset uint64, n int) error
 	deleting    int // deletions of disks and snapshots under way
 }
@@ -148,6 +179,10 @@ func (r *fakeRack) call(ctx context.Context, op string, f func() error) error {
 	effect, err := true, error(nil)
 	if fault := r.faults[op]; fault != nil {
 		effect, err = fault(r.calls[op])
+	}
+
+	if e, answer := lives(ctx); !answer {
+		effect, err = effect && e, errOf(rack.ClassLost, 0)
 	}
 
 	if effect {
@@ -197,416 +232,6 @@ func exists(kind, name string) error {
 
 func invalid(format string, args ...any) error {
 	return &rack.Error{Op: "changing", Class: rack.ClassInvalid, Status: 400, Message: fmt.Sprintf(format, args...)}
-}
-
-func (r *fakeRack) ListImages(ctx context.Context, projectID string) (list []oxide.Image, err error) {
-	op := "list images"
-	if projectID == "" {
-		op = "list silo"
-	}
-
-	err = r.call(ctx, op, func() error {
-		for _, i := range r.images {
-			if i.ProjectId == projectID {
-				list = append(list, i.Image)
-			}
-		}
-
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-
-	return list, nil
-}
-
-func (r *fakeRack) ViewImage(ctx context.Context, id string) (img *oxide.Image, err error) {
-	err = r.call(ctx, "view image", func() error {
-		i := r.images[id]
-		if i == nil {
-			return notFound("image", id)
-		}
-
-		img = new(i.Image)
-
-		return nil
-	})
-
-	return img, err
-}
-
-func (r *fakeRack) CreateImage(ctx context.Context, projectID string, c oxide.ImageCreate) (img *oxide.Image, err error) {
-	err = r.call(ctx, "create image", func() error {
-		src, ok := c.Source.AsSnapshot()
-		if !ok {
-			return invalid("no source")
-		}
-
-		s := r.snapshots[src.Id]
-		if s == nil || s.ProjectId != projectID {
-			return notFound("snapshot", src.Id)
-		}
-
-		if len(c.Description) > 512 || len(c.Os) > 64 || len(c.Version) > 64 || !naming.Legal(string(c.Name)) {
-			return invalid("a field is too long, or the name is not legal")
-		}
-
-		if r.imageNamed(projectID, string(c.Name)) != nil {
-			return exists("image", string(c.Name))
-		}
-
-		img = new(r.addImage(projectID, string(c.Name), c.Description, s.Size, s.data).Image)
-		r.images[img.Id].Os, r.images[img.Id].Version = c.Os, c.Version
-
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-
-	return img, nil
-}
-
-func (r *fakeRack) imageNamed(projectID, name string) *fakeImage {
-	for _, i := range r.images {
-		if i.ProjectId == projectID && string(i.Name) == name {
-			return i
-		}
-	}
-
-	return nil
-}
-
-func (r *fakeRack) addImage(projectID, name, description string, size oxide.ByteCount, data map[uint64][]byte) *fakeImage {
-	i := &fakeImage{Image: oxide.Image{
-		Id: uuid.NewString(), Name: oxide.Name(name), Description: description, ProjectId: projectID, Size: size,
-		TimeCreated: new(time.Now()),
-	}, data: data}
-	r.images[i.Id] = i
-
-	return i
-}
-
-func (r *fakeRack) PromoteImage(ctx context.Context, id string) (img *oxide.Image, err error) {
-	err = r.call(ctx, "promote image", func() error {
-		i := r.images[id]
-
-		switch {
-		case i == nil:
-			return notFound("image", id)
-		case i.ProjectId == "":
-			return invalid("Cannot promote a silo image")
-		case r.imageNamed("", string(i.Name)) != nil:
-			return exists("silo image", string(i.Name))
-		}
-
-		i.ProjectId = ""
-		img = new(i.Image)
-
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-
-	return img, nil
-}
-
-func (r *fakeRack) DeleteImage(ctx context.Context, id string) error {
-	return r.call(ctx, "delete image", func() error {
-		if r.images[id] == nil {
-			return notFound("image", id)
-		}
-
-		delete(r.images, id)
-
-		return nil
-	})
-}
-
-func (r *fakeRack) CreateDisk(ctx context.Context, projectID string, c oxide.DiskCreate) (disk *oxide.Disk, err error) {
-	err = r.call(ctx, "create disk", func() error {
-		b, ok := c.DiskBackend.AsDistributed()
-		if !ok {
-			return invalid("not distributed")
-		}
-
-		src, ok := b.DiskSource.AsImportingBlocks()
-
-		switch {
-		case !ok:
-			return invalid("not for import")
-		case src.BlockSize != 512 && src.BlockSize != 4096:
-			return invalid("block size")
-		case c.Size == 0 || c.Size%(1<<30) != 0:
-			return invalid("unsupported value for \"size\": not whole GiB")
-		case !naming.Legal(string(c.Name)):
-			return invalid("name")
-		}
-
-		for _, d := range r.disks {
-			if d.ProjectId == projectID && d.Name == c.Name {
-				return exists("disk", string(c.Name))
-			}
-		}
-
-		d := r.addDisk(projectID, string(c.Name), c.Description, oxide.DiskStateStateImportReady)
-		d.Size, d.BlockSize = c.Size, src.BlockSize
-		disk = new(d.Disk)
-		disk.State = stateOf(oxide.DiskStateStateCreating)
-
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-
-	return disk, nil
-}
-
-func (r *fakeRack) addDisk(projectID, name, description string, state oxide.DiskStateState) *fakeDisk {
-	d := &fakeDisk{
-		Disk: oxide.Disk{
-			Id: uuid.NewString(), Name: oxide.Name(name), Description: description, ProjectId: projectID,
-			Size: 1 << 30, BlockSize: 512,
-		},
-		state: state, data: map[uint64][]byte{},
-	}
-	r.disks[d.Id] = d
-
-	return d
-}
-
-// stateOf covers the states that carry nothing.
-func stateOf(s oxide.DiskStateState) oxide.DiskState {
-	var v oxide.DiskState
-	if err := v.UnmarshalJSON(fmt.Appendf(nil, `{"state":%q}`, s)); err != nil {
-		panic(err)
-	}
-
-	return v
-}
-
-func (r *fakeRack) view(d *fakeDisk) *oxide.Disk {
-	v := d.Disk
-	v.State = stateOf(d.state)
-
-	return &v
-}
-
-func (r *fakeRack) ViewDisk(ctx context.Context, id string) (disk *oxide.Disk, err error) {
-	err = r.call(ctx, "view disk", func() error {
-		d := r.disks[id]
-		if d == nil {
-			return notFound("disk", id)
-		}
-
-		disk = r.view(d)
-
-		return nil
-	})
-
-	return disk, err
-}
-
-func (r *fakeRack) ViewDiskByName(ctx context.Context, projectID, name string) (disk *oxide.Disk, err error) {
-	err = r.call(ctx, "view disk by name", func() error {
-		for _, d := range r.disks {
-			if d.ProjectId == projectID && string(d.Name) == name {
-				disk = r.view(d)
-
-				return nil
-			}
-		}
-
-		return notFound("disk", name)
-	})
-
-	return disk, err
-}
-
-func (r *fakeRack) ListDisks(ctx context.Context, projectID string) (list []oxide.Disk, err error) {
-	err = r.call(ctx, "list disks", func() error {
-		for _, d := range r.disks {
-			if d.ProjectId == projectID {
-				list = append(list, *r.view(d))
-			}
-		}
-
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-
-	return list, nil
-}
-
-func (r *fakeRack) alone() func() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-
-	r.deleting++
-	if r.deleting > 1 {
-		r.add("two deletions at once")
-	}
-
-	return func() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-
-		r.deleting--
-	}
-}
-
-func (r *fakeRack) DeleteDisk(ctx context.Context, id string) error {
-	defer r.alone()()
-
-	return r.call(ctx, "delete disk", func() error {
-		d := r.disks[id]
-		if d == nil {
-			return notFound("disk", id)
-		}
-
-		if d.state != oxide.DiskStateStateDetached && d.state != oxide.DiskStateStateFaulted {
-			return invalid("disk cannot be deleted in state %q", d.state)
-		}
-
-		delete(r.disks, id)
-
-		return nil
-	})
-}
-
-// move changes a disk's state as one of the import calls does.
-func (r *fakeRack) move(ctx context.Context, op, id string, from, to oxide.DiskStateState, f func(*fakeDisk) error) error {
-	return r.call(ctx, op, func() error {
-		d := r.disks[id]
-		if d == nil {
-			return notFound("disk", id)
-		}
-
-		if d.state != from {
-			return invalid("cannot %s disk in state %s", op, d.state)
-		}
-
-		if f != nil {
-			if err := f(d); err != nil {
-				return err
-			}
-		}
-
-		d.state = to
-
-		return nil
-	})
-}
-
-func (r *fakeRack) StartBulkWrite(ctx context.Context, id string) error {
-	return r.move(ctx, "start", id, oxide.DiskStateStateImportReady, oxide.DiskStateStateImportingFromBulkWrites, nil)
-}
-
-func (r *fakeRack) StopBulkWrite(ctx context.Context, id string) error {
-	return r.move(ctx, "stop", id, oxide.DiskStateStateImportingFromBulkWrites, oxide.DiskStateStateImportReady, nil)
-}
-
-func (r *fakeRack) FinalizeImport(ctx context.Context, id, snapshotName string) error {
-	err := r.move(ctx, "finalize", id, oxide.DiskStateStateImportReady, oxide.DiskStateStateFinalizing, func(d *fakeDisk) error {
-		for _, s := range r.snapshots {
-			if s.ProjectId == d.ProjectId && string(s.Name) == snapshotName {
-				return exists("snapshot", snapshotName)
-			}
-		}
-
-		d.snapshot, d.detachAt = snapshotName, time.Now().Add(r.finalizing)
-
-		return nil
-	})
-
-	r.mu.Lock()
-	defer r.mu.Unlock()
-
-	r.settle()
-
-	return err
-}
-
-func (r *fakeRack) BulkWrite(ctx context.Context, id string, offset uint64, data []byte) error {
-	r.mu.Lock()
-	hook := r.onWrite
-	r.mu.Unlock()
-
-	if hook != nil {
-		if err := hook(id, offset, len(data)); err != nil {
-			return err
-		}
-	}
-
-	return r.call(ctx, "write", func() error {
-		d := r.disks[id]
-
-		switch {
-		case d == nil:
-			return notFound("disk", id)
-		case d.state != oxide.DiskStateStateImportingFromBulkWrites:
-			return invalid("cannot import blocks with a bulk write for disk in state %s", d.state)
-		case len(data) == 0, len(data) > rack.MaxChunk, uint64(len(data))%uint64(d.BlockSize) != 0,
-			offset%uint64(d.BlockSize) != 0, offset+uint64(len(data)) > uint64(d.Size):
-			return invalid("bad chunk: %d bytes at %d", len(data), offset)
-		}
-
-		d.data[offset] = slices.Clone(data)
-
-		return nil
-	})
-}
-
-func (r *fakeRack) ViewSnapshotByName(ctx context.Context, projectID, name string) (snap *oxide.Snapshot, err error) {
-	err = r.call(ctx, "view snapshot", func() error {
-		for _, s := range r.snapshots {
-			if s.ProjectId == projectID && string(s.Name) == name && !time.Now().Before(s.visibleAt) {
-				snap = new(s.Snapshot)
-
-				return nil
-			}
-		}
-
-		return notFound("snapshot", name)
-	})
-
-	return snap, err
-}
-
-func (r *fakeRack) ListSnapshots(ctx context.Context, projectID string) (list []oxide.Snapshot, err error) {
-	err = r.call(ctx, "list snapshots", func() error {
-		for _, s := range r.snapshots {
-			if s.ProjectId == projectID {
-				list = append(list, s.Snapshot)
-			}
-		}
-
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-
-	return list, nil
-}
-
-func (r *fakeRack) DeleteSnapshot(ctx context.Context, id string) error {
-	defer r.alone()()
-
-	return r.call(ctx, "delete snapshot", func() error {
-		if r.snapshots[id] == nil {
-			return notFound("snapshot", id)
-		}
-
-		delete(r.snapshots, id)
-
-		return nil
-	})
 }
 
 // left names what there is besides images.

@@ -171,7 +171,11 @@ type fakeRuns struct {
 	own  string
 }
 
-func (r *fakeRuns) Renew(_ context.Context, projects []string) error {
+func (r *fakeRuns) Renew(ctx context.Context, projects []string) error {
+	if effect, _ := lives(ctx); !effect {
+		return context.Canceled
+	}
+
 	r.omni.mu.Lock()
 	defer r.omni.mu.Unlock()
 
@@ -207,7 +211,11 @@ func (r *fakeRuns) Others(context.Context) ([]image.RunInfo, error) {
 	return all, nil
 }
 
-func (r *fakeRuns) Forget(_ context.Context, id string) error {
+func (r *fakeRuns) Forget(ctx context.Context, id string) error {
+	if effect, _ := lives(ctx); !effect {
+		return context.Canceled
+	}
+
 	r.omni.mu.Lock()
 	defer r.omni.mu.Unlock()
 
@@ -224,6 +232,7 @@ type world struct {
 	rack   *fakeRack
 	source *fakeSource
 	omni   *fakeOmni
+	life   *life // of the managers started from now on
 }
 
 func newWorld() *world {
@@ -235,6 +244,16 @@ func newWorld() *world {
 		source:  &fakeSource{journal: j, data: disk(7, 512)},
 		omni:    &fakeOmni{journal: j, runs: map[string]image.RunInfo{}},
 	}
+}
+
+func (l *life) context(t *testing.T) context.Context {
+	t.Helper()
+
+	if l == nil {
+		return t.Context()
+	}
+
+	return context.WithValue(t.Context(), lifeKey{}, l)
 }
 
 // start runs a manager until the returned function has ended it.
@@ -250,7 +269,7 @@ func (w *world) start(t *testing.T, run string, change func(*image.Config)) (*im
 	}
 
 	m := image.New(cfg)
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(w.life.context(t))
 	done := make(chan error, 1)
 
 	go func() { done <- m.Run(ctx) }()
@@ -318,6 +337,22 @@ func until(t *testing.T, m *image.Manager, w image.Want, limit time.Duration) im
 	}
 }
 
+// said asks each second until the reason has all the parts.
+func said(t *testing.T, m *image.Manager, parts ...string) {
+	t.Helper()
+
+	for range 300 {
+		s := ask(t, m, want())
+		if !slices.ContainsFunc(parts, func(p string) bool { return !strings.Contains(s.Reason, p) }) {
+			return
+		}
+
+		time.Sleep(time.Second)
+	}
+
+	t.Fatalf("never said %q", parts)
+}
+
 // settle gives undos time to end.
 func settle(t *testing.T, w *world, limit time.Duration) {
 	t.Helper()
@@ -335,8 +370,12 @@ func settle(t *testing.T, w *world, limit time.Duration) {
 func checkContent(t *testing.T, img *fakeImage, want []byte) {
 	t.Helper()
 
-	got := make([]byte, img.Size)
+	got := make([]byte, (len(want)+4095)/4096*4096)
 	for offset, data := range img.data {
+		if offset+uint64(len(data)) > uint64(len(got)) {
+			t.Fatalf("%d bytes at %d of an image of %d", len(data), offset, len(want))
+		}
+
 		copy(got[offset:], data)
 	}
 

@@ -29,7 +29,7 @@ type head struct {
 	data  []byte // one chunk, or the whole image if that is less
 	end   bool
 	size  uint64 // of the image in bytes
-	block uint64 // of the disk in bytes
+	block int    // of the disk in bytes
 }
 
 // importImage brings the image from the factory into the project and, when
@@ -60,7 +60,7 @@ func (m *Manager) importImage(ctx context.Context, j *job, projectID string, l *
 		return oxide.Image{}, err
 	}
 	// From here on the scratch is undone, however this ends.
-	defer m.startUndo(s)
+	defer m.startUndo(s) //nolint:contextcheck // it outlives the import
 
 	i := &importer{m: m, job: j, scratch: s, log: m.imageLog(j.identity)}
 
@@ -104,8 +104,8 @@ func readHead(stream Stream) (head, error) {
 
 	h := head{data: data, end: end, size: stream.Size()}
 
-	for _, block := range []uint64{512, 4096} {
-		if uint64(len(data)) >= block+8 && bytes.Equal(data[block:block+8], []byte("EFI PART")) {
+	for _, block := range []int{512, 4096} {
+		if len(data) >= block+8 && bytes.Equal(data[block:block+8], []byte("EFI PART")) {
 			h.block = block
 		}
 	}

@@ -3,7 +3,6 @@ package image
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -17,18 +16,12 @@ import (
 )
 
 const (
-	// lookFor bounds how long Ask waits for the lists of images; they go on
-	// without it.
-	lookFor = 10 * time.Second
 	// shutdownGrace bounds how long Run undoes scratch after its context ended.
 	shutdownGrace = 10 * time.Second
 	reapEvery     = 30 * time.Second
 )
 
-var (
-	errAbandoned = errors.New("nobody wants the image any more")
-	errStopped   = errors.New("the image manager has stopped")
-)
+var errAbandoned = errors.New("nobody wants the image any more")
 
 // key is an image in a place: a project, or the silo if empty.
 type key struct {
@@ -124,42 +117,6 @@ func (m *Manager) Run(ctx context.Context) error {
 	return nil
 }
 
-// Ask answers whether the image can be used in the project, and otherwise sees
-// to it that it will. It never waits for an import: the first question about an
-// image lists what the rack has, for ten seconds at most, and the rest only
-// look at the job.
-//
-// The error is a *MendError, with the status filled in too, or that of ctx.
-func (m *Manager) Ask(ctx context.Context, w Want) (Status, error) {
-	if f, ok := m.find(w); ok {
-		return Status{Ready: true, ImageID: f.id, SizeBytes: f.size}, nil
-	}
-
-	if j := m.join(w); j != nil {
-		return j.status(time.Now())
-	}
-
-	l, err := m.lookShortly(ctx, w)
-	if ctx.Err() != nil {
-		return Status{}, fmt.Errorf("asking for an image: %w", context.Cause(ctx))
-	}
-
-	if errors.Is(err, errStopped) {
-		return Status{Reason: "waiting for the image manager to start", RetryIn: time.Second}, nil
-	}
-
-	if f, ok := m.find(w); ok {
-		return Status{Ready: true, ImageID: f.id, SizeBytes: f.size}, nil
-	}
-
-	j := m.start(w, l, err)
-	if j == nil {
-		return Status{Reason: "waiting for the image manager to start", RetryIn: time.Second}, nil
-	}
-
-	return j.status(time.Now())
-}
-
 // Forget drops what is known of an image that turned out to be gone.
 func (m *Manager) Forget(imageID string) {
 	m.mu.Lock()
@@ -190,20 +147,6 @@ func (m *Manager) Jobs() []JobInfo {
 	return infos
 }
 
-// find reads the memory of images found, those of the silo first.
-func (m *Manager) find(w Want) (found, bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-
-	for _, place := range []string{"", w.ProjectID} {
-		if f, ok := m.known[key{w.Identity.Key(), place}]; ok {
-			return f, true
-		}
-	}
-
-	return found{}, false
-}
-
 // remember notes an image in the place where it is.
 func (m *Manager) remember(id naming.ImageIdentity, img oxide.Image) {
 	m.mu.Lock()
@@ -225,88 +168,6 @@ func (m *Manager) enter() context.Context {
 	m.working.Add(1)
 
 	return m.ctx
-}
-
-// lookShortly looks for the image, once for all who ask at the same time. It
-// answers nil without an error when that takes too long to wait for.
-func (m *Manager) lookShortly(ctx context.Context, w Want) (*lookup, error) {
-	ch := m.looks.DoChan(w.Identity.Key()+"/"+w.ProjectID, func() (any, error) {
-		own := m.enter()
-		if own == nil {
-			return nil, errStopped
-		}
-		defer m.working.Done()
-
-		return m.look(own, w.Identity, []string{w.ProjectID}) //nolint:contextcheck // shared by all who ask
-	})
-
-	select {
-	case r := <-ch:
-		l, _ := r.Val.(*lookup)
-
-		return l, r.Err
-	case <-ctx.Done():
-		return nil, nil
-	case <-time.After(lookFor):
-		return nil, nil
-	}
-}
-
-// place is where a job for the project puts its image.
-func (m *Manager) place(projectID string) string {
-	if m.places.projects {
-		return projectID
-	}
-
-	return ""
-}
-
-// join adds the project to those that wait for a running job.
-func (m *Manager) join(w Want) *job {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-
-	j := m.jobs[key{w.Identity.Key(), m.place(w.ProjectID)}]
-	if j == nil || !j.ask(w.ProjectID, false, time.Now()) {
-		return nil
-	}
-
-	return j
-}
-
-// start makes a job, or joins the one that another asker has just made. What
-// looking has found, or how it failed, spares the job its own first look.
-func (m *Manager) start(w Want, l *lookup, err error) *job {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-
-	if m.ctx == nil || m.closed {
-		return nil
-	}
-
-	k := key{w.Identity.Key(), m.place(w.ProjectID)}
-
-	j := m.jobs[k]
-	if j != nil {
-		j.ask(w.ProjectID, true, time.Now())
-
-		return j
-	}
-
-	ctx, cancel := context.WithCancelCause(m.ctx)
-	j = newJob(w.Identity, k, cancel)
-	j.ask(w.ProjectID, true, time.Now())
-	j.looked = l
-
-	if err != nil {
-		j.fail(err, time.Now())
-	}
-
-	m.jobs[k] = j
-
-	m.working.Go(func() { m.work(ctx, j) })
-
-	return j
 }
 
 // reap cancels the jobs that nobody wants any more.

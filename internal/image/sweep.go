@@ -155,13 +155,13 @@ func (s *sweep) project(ctx context.Context, projectID string, now time.Time, le
 
 		if mark, ok := s.m.mark(d.Description, naming.KindScratch); ok {
 			left.runs[mark.Run] = true
-			s.disk(projectID, d, mark.Run, names, now)
+			s.disk(projectID, d, mark.Run, names, now) //nolint:contextcheck // the undo outlives the round
 		}
 	}
 
 	for diskID, names := range byDisk {
 		left.orphan[projectID] = true
-		s.orphans(projectID, diskID, names, now)
+		s.orphans(projectID, diskID, names, now) //nolint:contextcheck // the undo outlives the round
 	}
 
 	return nil

@@ -37,7 +37,7 @@ type writers struct {
 	rack     chunkWriter
 	disk     string
 	count    int
-	block    uint64 // bytes; the last chunk is filled up with zeros to it
+	block    int    // bytes; the last chunk is filled up with zeros to it
 	limit    uint64 // size of the disk in bytes
 	progress func(n int)
 }
@@ -179,9 +179,9 @@ func (w *writers) send(ctx context.Context, c chunk, chunks chan<- chunk) (bool,
 		return false, nil
 	}
 
-	if rest := uint64(len(c.data)) % w.block; rest != 0 {
+	if rest := len(c.data) % w.block; rest != 0 {
 		n := len(c.data)
-		c.data = c.data[:uint64(n)+w.block-rest]
+		c.data = c.data[:n+w.block-rest]
 		clear(c.data[n:])
 	}
 

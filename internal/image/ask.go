@@ -1,0 +1,161 @@
+package image
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// lookFor bounds how long Ask waits for the lists of images; they go on
+// without it.
+const lookFor = 10 * time.Second
+
+// Ask answers whether the image can be used in the project, and otherwise sees
+// to it that it will. It never waits for an import: the first question about an
+// image lists what the rack has, for ten seconds at most, and the rest only
+// look at the job.
+//
+// The error is a *MendError, with the status filled in too, or that of ctx.
+func (m *Manager) Ask(ctx context.Context, w Want) (Status, error) {
+	if f, ok := m.find(w); ok {
+		return Status{Ready: true, ImageID: f.id, SizeBytes: f.size}, nil
+	}
+
+	if j := m.join(w); j != nil {
+		return j.status(time.Now())
+	}
+
+	j, err := m.lookShortly(ctx, w)
+	if err != nil {
+		return Status{}, fmt.Errorf("asking for an image: %w", err)
+	}
+
+	if f, ok := m.find(w); ok {
+		return Status{Ready: true, ImageID: f.id, SizeBytes: f.size}, nil
+	}
+
+	if j == nil {
+		return Status{Reason: "waiting for the image manager to start", RetryIn: time.Second}, nil
+	}
+
+	return j.status(time.Now())
+}
+
+// find reads the memory of images found, those of the silo first.
+func (m *Manager) find(w Want) (found, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+
+	for _, place := range []string{"", w.ProjectID} {
+		if f, ok := m.known[key{w.Identity.Key(), place}]; ok {
+			return f, true
+		}
+	}
+
+	return found{}, false
+}
+
+// lookShortly looks for the image, once for all who ask at the same time, and
+// sees to it that there is a job if it is not there. The job is nil if the
+// image was found, or if nothing can be done now.
+func (m *Manager) lookShortly(ctx context.Context, w Want) (*job, error) {
+	//nolint:contextcheck // one look serves all who ask, so it has Run's context
+	ch := m.looks.DoChan(w.Identity.Key()+"/"+w.ProjectID, func() (any, error) {
+		return m.lookAndStart(w), nil
+	})
+
+	select {
+	case r := <-ch:
+		j, _ := r.Val.(*job)
+
+		return j, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	case <-time.After(lookFor):
+		// The rack takes its time; the job looks by itself.
+		return m.start(w, nil, nil), nil //nolint:contextcheck // a job outlives its asker
+	}
+}
+
+// lookAndStart looks for the image and starts a job for what is not there. The
+// context is Run's, as one look serves all who ask.
+func (m *Manager) lookAndStart(w Want) *job {
+	ctx := m.enter()
+	if ctx == nil {
+		return nil
+	}
+	defer m.working.Done()
+
+	// Another look may have ended just before this one began.
+	if _, ok := m.find(w); ok {
+		return nil
+	}
+
+	if j := m.join(w); j != nil {
+		return j
+	}
+
+	l, err := m.look(ctx, w.Identity, []string{w.ProjectID})
+	if _, ok := m.find(w); ok {
+		return nil
+	}
+
+	return m.start(w, l, err)
+}
+
+// place is where a job for the project puts its image.
+func (m *Manager) place(projectID string) string {
+	if m.places.projects {
+		return projectID
+	}
+
+	return ""
+}
+
+// join adds the project to those that wait for a running job.
+func (m *Manager) join(w Want) *job {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+
+	j := m.jobs[key{w.Identity.Key(), m.place(w.ProjectID)}]
+	if j == nil || !j.ask(w.ProjectID, false, time.Now()) {
+		return nil
+	}
+
+	return j
+}
+
+// start makes a job, or joins the one that another asker has just made. What
+// looking has found, or how it failed, spares the job its own first look.
+func (m *Manager) start(w Want, l *lookup, err error) *job {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+
+	if m.ctx == nil || m.closed {
+		return nil
+	}
+
+	k := key{w.Identity.Key(), m.place(w.ProjectID)}
+
+	j := m.jobs[k]
+	if j != nil {
+		j.ask(w.ProjectID, true, time.Now())
+
+		return j
+	}
+
+	ctx, cancel := context.WithCancelCause(m.ctx)
+	j = newJob(w.Identity, k, cancel)
+	j.ask(w.ProjectID, true, time.Now())
+	j.looked = l
+
+	if err != nil {
+		j.fail(err, time.Now())
+	}
+
+	m.jobs[k] = j
+
+	m.working.Go(func() { m.work(ctx, j) })
+
+	return j
+}
