@@ -25,7 +25,7 @@ const (
 )
 
 // forms are the compressions to ask for, the one that decodes fastest first.
-var forms = []string{".raw.zst", ".raw.xz"} //nolint:gochecknoglobals // a constant
+var forms = []string{".raw.zst", ".raw.xz"}
 
 var schematicID = regexp.MustCompile(`^[0-9A-Za-z]{1,128}$`)
 
@@ -166,7 +166,7 @@ func (f *Factory) open(ctx context.Context, image ImageURL, form string) (*Strea
 
 	ctx, cancel := context.WithCancelCause(ctx)
 
-	resp, err := f.get(ctx, cancel, address, image.Header)
+	resp, err := f.get(ctx, cancel, address, image.Header) //nolint:bodyclose // the source closes it
 	if err != nil {
 		if cause := context.Cause(ctx); cause != nil {
 			err = cause
@@ -248,15 +248,11 @@ func checkRedirect(req *http.Request, via []*http.Request) error {
 		return nil
 	}
 
-	kept := http.Header{}
-
-	for _, name := range []string{"Accept-Encoding", "User-Agent"} {
-		if values, ok := req.Header[name]; ok {
-			kept[name] = values
+	for name := range req.Header {
+		if name != "Accept-Encoding" && name != "User-Agent" {
+			req.Header.Del(name)
 		}
 	}
-
-	req.Header = kept
 
 	return nil
 }
@@ -269,7 +265,8 @@ func (f *Factory) refusal(about FactoryError, resp *http.Response, body io.Reade
 
 	switch {
 	case code == http.StatusNotFound || code == http.StatusBadRequest:
-		text, _ := io.ReadAll(io.LimitReader(body, 4096)) //nolint:errcheck // a broken body tells nothing, and the code is enough
+		// A broken body tells nothing, and the code is enough.
+		text, _ := io.ReadAll(io.LimitReader(body, 4096))
 
 		return about.notFound(code, strings.ToLower(string(text)))
 	case code == http.StatusTooManyRequests || code == http.StatusServiceUnavailable:

@@ -15,7 +15,7 @@ const (
 
 // signatures are the first bytes of what an answer may be. The first that fits
 // wins.
-var signatures = []struct{ magic, kind string }{ //nolint:gochecknoglobals // a constant
+var signatures = []struct{ magic, kind string }{
 	{"\x28\xb5\x2f\xfd", contentZstd},
 	{"\xfd7zXZ\x00", contentXZ},
 	{"\x1f\x8b", contentGzip},

@@ -20,7 +20,7 @@ var (
 // a read that brings nothing. The idle clock runs only while a read waits, so
 // that a slow consumer does not end the download.
 type source struct {
-	ctx    context.Context //nolint:containedctx // the request's own, which ends the body's reads
+	ctx    context.Context // the request's own, which ends the body's reads
 	cancel context.CancelCauseFunc
 	body   io.ReadCloser
 	idle   time.Duration
@@ -83,5 +83,5 @@ func (s *source) failure() error {
 func (s *source) Close() {
 	s.timer.Stop()
 	s.cancel(nil)
-	s.body.Close() //nolint:errcheck,gosec // nothing is written, and the request is over
+	s.body.Close() //nolint:errcheck // nothing is written, and the request is over
 }

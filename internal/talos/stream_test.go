@@ -2,6 +2,7 @@ package talos_test
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"net/http"
 	"testing"
@@ -35,8 +36,8 @@ func TestBytesDoNotDependOnHowTheyArrive(t *testing.T) {
 				n = len(rest)
 			}
 
-			w.Write(rest[:n])        //nolint:errcheck // the reader notices
-			w.(http.Flusher).Flush() //nolint:forcetypeassert // the server's own
+			w.Write(rest[:n])
+			flush(w)
 
 			rest = rest[n:]
 		}
@@ -52,7 +53,7 @@ func TestBytesDoNotDependOnHowTheyArrive(t *testing.T) {
 		if err != nil {
 			rt.Fatal(err)
 		}
-		defer stream.Close() //nolint:errcheck // read-only
+		defer stream.Close()
 
 		var got []byte
 
@@ -62,7 +63,7 @@ func TestBytesDoNotDependOnHowTheyArrive(t *testing.T) {
 			n, err := stream.Read(p)
 			got = append(got, p[:n]...)
 
-			if err == io.EOF {
+			if errors.Is(err, io.EOF) {
 				break
 			}
 
@@ -75,7 +76,7 @@ func TestBytesDoNotDependOnHowTheyArrive(t *testing.T) {
 			rt.Fatalf("%d of %d bytes, or other ones", len(got), len(raw))
 		}
 
-		if n, err := stream.Read(make([]byte, 9)); n != 0 || err != io.EOF {
+		if n, err := stream.Read(make([]byte, 9)); n != 0 || !errors.Is(err, io.EOF) {
 			rt.Fatal("the end does not stay: ", n, err)
 		}
 	})

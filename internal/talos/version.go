@@ -19,7 +19,7 @@ import (
 // first is the first version that reads Oxide's config disk: 1.12.0 to 1.12.2
 // mount its FAT volume for writing, which the read-only disk refuses, and older
 // ones do not find so small a volume.
-var first = semver.Version{Major: 1, Minor: 12, Patch: 3} //nolint:gochecknoglobals // a constant
+var first = semver.Version{Major: 1, Minor: 12, Patch: 3}
 
 // Version is a Talos version. The zero value is no version: it is not supported.
 type Version struct{ v semver.Version }

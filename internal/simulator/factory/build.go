@@ -49,7 +49,7 @@ type content struct {
 // builder makes assets, each once, and keeps them until it is closed.
 type builder struct {
 	config Config
-	ctx    context.Context //nolint:containedctx // builds outlive the request that asked first
+	ctx    context.Context // builds outlive the request that asked first
 	places chan struct{}
 	dir    string
 
@@ -140,7 +140,7 @@ func (b *builder) build(a asset, from *schematic.Schematic) (content, error) {
 
 	image, err := talosimage.New(talosimage.Descriptor{
 		Talos: a.talos, Schematic: a.schematic, Arch: a.arch, Platform: "nocloud", SecureBoot: a.secureBoot,
-		KernelArgs: from.Customization.ExtraKernelArgs, SectorSize: int(from.Customization.DiskImage.SectorSize), //nolint:gosec // checked by New
+		KernelArgs: from.Customization.ExtraKernelArgs, SectorSize: int(from.Customization.DiskImage.SectorSize),
 	}, b.config.ImageSize, talosimage.Content{Bytes: b.config.ContentBytes})
 	if err != nil {
 		return content{}, err
@@ -170,7 +170,7 @@ func (b *builder) compress(a asset, image *talosimage.Image) (content, error) {
 		return content{ReaderAt: bytes.NewReader(buf.Bytes()), size: int64(buf.Len())}, nil
 	}
 
-	file, err := os.Create(filepath.Join(b.dir, fmt.Sprintf("%s-%s-%s", a.schematic, a.talos, a.file()))) //nolint:gosec // names are checked
+	file, err := os.Create(filepath.Join(b.dir, fmt.Sprintf("%s-%s-%s", a.schematic, a.talos, a.file())))
 	if err != nil {
 		return content{}, fmt.Errorf("building %s: %w", a.file(), err)
 	}
@@ -200,7 +200,7 @@ func (b *builder) close() error {
 	b.work.Wait()
 
 	for _, file := range b.files {
-		file.Close() //nolint:errcheck,gosec // removed next
+		file.Close() //nolint:errcheck // removed next
 	}
 
 	if b.dir == "" {

@@ -20,7 +20,7 @@ const copyBuffer = 1 << 20
 
 // reader ends the reading of an image with ctx.
 type reader struct {
-	ctx context.Context //nolint:containedctx // io.Reader has no other place for it
+	ctx context.Context // io.Reader has no other place for it
 	r   io.Reader
 }
 
@@ -163,7 +163,7 @@ func writeIndex(w io.Writer, blocks []xzBlock, model []byte) error {
 
 	index = binary.LittleEndian.AppendUint32(index, crc32.ChecksumIEEE(index))
 
-	tail := binary.LittleEndian.AppendUint32(nil, uint32(len(index)/4-1)) //nolint:gosec // a few KiB
+	tail := binary.LittleEndian.AppendUint32(nil, uint32(len(index)/4-1))
 	tail = append(tail, model[6], model[7])
 
 	footer := binary.LittleEndian.AppendUint32(nil, crc32.ChecksumIEEE(tail))

@@ -64,7 +64,7 @@ func call(t testing.TB, method, url, body string, header http.Header) (int, http
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer resp.Body.Close() //nolint:errcheck // read-only
+	defer resp.Body.Close()
 
 	data, err := io.ReadAll(resp.Body)
 	if err != nil {
@@ -85,7 +85,7 @@ func fetch(t testing.TB, image talos.ImageURL) ([]byte, *talos.Stream, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	defer stream.Close() //nolint:errcheck // read-only
+	defer stream.Close()
 
 	raw, err := io.ReadAll(stream)
 
@@ -232,7 +232,7 @@ func TestCloseEndsBuilds(t *testing.T) {
 	}
 
 	client := &http.Client{Transport: &http.Transport{}}
-	if _, err := client.Do(req); !errors.Is(err, context.DeadlineExceeded) { //nolint:bodyclose // it fails
+	if _, err := client.Do(req); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatal(err)
 	}
 }

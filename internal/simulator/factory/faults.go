@@ -149,5 +149,5 @@ func (s *Server) answerStatus(w http.ResponseWriter, f Fault, schematic string) 
 func (s *Server) writePage(w http.ResponseWriter, code int) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(code)
-	fmt.Fprintf(w, "<!DOCTYPE html>\n<html><head><title>%d</title></head><body><h1>%s</h1></body></html>\n", code, http.StatusText(code)) //nolint:errcheck // the client went away
+	fmt.Fprintf(w, "<!DOCTYPE html>\n<html><head><title>%d</title></head><body><h1>%s</h1></body></html>\n", code, http.StatusText(code))
 }

@@ -188,14 +188,14 @@ func (s *Server) storageRoutes() http.Handler {
 func (s *Server) stored(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("Authorization") != "" {
 		w.WriteHeader(http.StatusBadRequest)
-		fmt.Fprint(w, "<Error><Code>InvalidArgument</Code><Message>Only one auth mechanism allowed</Message></Error>") //nolint:errcheck // the client went away
+		fmt.Fprint(w, "<Error><Code>InvalidArgument</Code><Message>Only one auth mechanism allowed</Message></Error>")
 
 		return
 	}
 
 	if !s.signer.valid(r.URL) {
 		w.WriteHeader(http.StatusForbidden)
-		fmt.Fprint(w, "<Error><Code>AccessDenied</Code></Error>") //nolint:errcheck // the client went away
+		fmt.Fprint(w, "<Error><Code>AccessDenied</Code></Error>")
 
 		return
 	}
@@ -203,7 +203,7 @@ func (s *Server) stored(w http.ResponseWriter, r *http.Request) {
 	a, from, no := s.find(r)
 	if no != nil {
 		w.WriteHeader(http.StatusNotFound)
-		fmt.Fprint(w, "<Error><Code>NoSuchKey</Code></Error>") //nolint:errcheck // the client went away
+		fmt.Fprint(w, "<Error><Code>NoSuchKey</Code></Error>")
 
 		return
 	}

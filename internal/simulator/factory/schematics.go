@@ -50,7 +50,7 @@ func loadSchematics(dataDir string) (*schematics, error) {
 	}
 
 	for _, file := range files {
-		data, err := os.ReadFile(file) //nolint:gosec // below our own directory
+		data, err := os.ReadFile(file)
 		if err != nil {
 			return nil, fmt.Errorf("reading a schematic: %w", err)
 		}

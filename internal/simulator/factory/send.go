@@ -25,7 +25,7 @@ var errCut = errors.New("cut by a fault")
 type harmed struct {
 	io.ReaderAt
 
-	ctx     context.Context //nolint:containedctx // io.ReaderAt has no other place for it
+	ctx     context.Context // io.ReaderAt has no other place for it
 	corrupt int64           // offset, or -1
 	end     int64           // where it ends early, or -1
 	stall   bool            // whether it stands still there
@@ -162,7 +162,7 @@ func (p *pacedWriter) end(err error) {
 
 // pace holds one answer to a rate.
 type pace struct {
-	ctx   context.Context //nolint:containedctx // lives as long as the request
+	ctx   context.Context // lives as long as the request
 	rate  int64
 	start time.Time
 	sent  int64

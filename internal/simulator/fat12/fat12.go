@@ -7,12 +7,14 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/bits"
 	"strings"
 	"unicode/utf16"
 )
 
 const (
-	entrySize = 32
+	sectorSize = 512
+	entrySize  = 32
 	// maxClusters is where FAT12 ends and FAT16 begins.
 	maxClusters = 4085
 
@@ -43,53 +45,25 @@ type file struct {
 	size  uint32
 }
 
+// geometry is what the boot sector says, in sectors.
+type geometry struct {
+	perCluster, fatAt, fatSectors, rootAt, dataAt, clusters int
+}
+
 // Open reads the volume's structure. It refuses what a kernel would refuse:
 // another file system, sizes that contradict each other, a volume that is
 // larger than its device.
 func Open(device []byte) (*Volume, error) {
-	if len(device) < 512 || device[510] != 0x55 || device[511] != 0xaa {
-		return nil, errors.New("opening a FAT volume: no boot sector")
-	}
-
-	le := binary.LittleEndian
-	sector, perCluster := int(le.Uint16(device[11:])), int(device[13])
-	reserved, copies := int(le.Uint16(device[14:])), int(device[16])
-	rootEntries, total := int(le.Uint16(device[17:])), int(le.Uint16(device[19:]))
-	fatSectors := int(le.Uint16(device[22:]))
-
-	if total == 0 {
-		total = int(le.Uint32(device[32:]))
-	}
-
-	if sector != 512 || perCluster == 0 || perCluster&(perCluster-1) != 0 || reserved == 0 || copies == 0 || fatSectors == 0 || rootEntries*entrySize%sector != 0 {
-		return nil, errors.New("opening a FAT volume: impossible boot sector")
-	}
-
-	if total*sector > len(device) {
-		return nil, fmt.Errorf("opening a FAT volume: %d sectors on a device of %d bytes", total, len(device))
-	}
-
-	rootAt := reserved + copies*fatSectors
-	dataAt := rootAt + rootEntries*entrySize/sector
-
-	if dataAt > total {
-		return nil, errors.New("opening a FAT volume: its tables are larger than itself")
-	}
-
-	count := (total - dataAt) / perCluster
-	if count >= maxClusters {
-		return nil, fmt.Errorf("opening a FAT volume: %d clusters are too many for FAT12", count)
-	}
-
-	if ((count+2)*3+1)/2 > fatSectors*sector {
-		return nil, errors.New("opening a FAT volume: the allocation table is too small")
+	g, err := readBootSector(device)
+	if err != nil {
+		return nil, fmt.Errorf("opening a FAT volume: %w", err)
 	}
 
 	v := &Volume{
-		clusterSize: perCluster * sector,
-		fat:         device[reserved*sector : (reserved+fatSectors)*sector],
-		root:        device[rootAt*sector : dataAt*sector],
-		clusters:    device[dataAt*sector : (dataAt+count*perCluster)*sector],
+		clusterSize: g.perCluster * sectorSize,
+		fat:         device[g.fatAt*sectorSize : (g.fatAt+g.fatSectors)*sectorSize],
+		root:        device[g.rootAt*sectorSize : g.dataAt*sectorSize],
+		clusters:    device[g.dataAt*sectorSize : (g.dataAt+g.clusters*g.perCluster)*sectorSize],
 	}
 
 	v.readRoot()
@@ -100,6 +74,47 @@ func Open(device []byte) (*Volume, error) {
 	}
 
 	return v, nil
+}
+
+func readBootSector(device []byte) (geometry, error) {
+	if len(device) < sectorSize || device[510] != 0x55 || device[511] != 0xaa {
+		return geometry{}, errors.New("no boot sector")
+	}
+
+	le := binary.LittleEndian
+	g := geometry{perCluster: int(device[13]), fatAt: int(le.Uint16(device[14:])), fatSectors: int(le.Uint16(device[22:]))}
+	sector, copies, rootEntries, total := int(le.Uint16(device[11:])), int(device[16]), int(le.Uint16(device[17:])), int(le.Uint16(device[19:]))
+
+	if total == 0 {
+		total = int(le.Uint32(device[32:]))
+	}
+
+	if sector != sectorSize || bits.OnesCount8(device[13]) != 1 || min(g.fatAt, copies, g.fatSectors) == 0 || rootEntries*entrySize%sector != 0 {
+		return geometry{}, errors.New("impossible boot sector")
+	}
+
+	if total*sector > len(device) {
+		return geometry{}, fmt.Errorf("%d sectors on a device of %d bytes", total, len(device))
+	}
+
+	g.rootAt = g.fatAt + copies*g.fatSectors
+	g.dataAt = g.rootAt + rootEntries*entrySize/sector
+
+	if g.dataAt > total {
+		return geometry{}, errors.New("its tables are larger than itself")
+	}
+
+	g.clusters = (total - g.dataAt) / g.perCluster
+
+	if g.clusters >= maxClusters {
+		return geometry{}, fmt.Errorf("%d clusters are too many for FAT12", g.clusters)
+	}
+
+	if ((g.clusters+2)*3+1)/2 > g.fatSectors*sector {
+		return geometry{}, errors.New("the allocation table is too small")
+	}
+
+	return g, nil
 }
 
 // Label is the volume's name without its padding.

@@ -141,7 +141,7 @@ func findJoin(c config.Provider, image talosimage.Descriptor) (joinAddress, bool
 
 		j.credentials = credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots})
 	default:
-		return joinAddress{}, false, fmt.Errorf("SideroLink address has scheme %q, neither grpc nor https", address.Scheme) //nolint:staticcheck // SideroLink is a name
+		return joinAddress{}, false, fmt.Errorf("SideroLink address has scheme %q, neither grpc nor https", address.Scheme)
 	}
 
 	if address.Port() == "" {

@@ -35,9 +35,9 @@ const isoProbe = 34 << 10
 
 // The versions at which Talos changed what it does on Oxide.
 var (
-	probesFAT       = semver.MustParse("1.12.0-alpha.0") //nolint:gochecknoglobals // a constant
-	mountsReadOnly  = semver.MustParse("1.12.3")         //nolint:gochecknoglobals // a constant
-	alwaysPublishes = semver.MustParse("1.12.0-beta.0")  //nolint:gochecknoglobals // a constant
+	probesFAT       = semver.MustParse("1.12.0-alpha.0")
+	mountsReadOnly  = semver.MustParse("1.12.3")
+	alwaysPublishes = semver.MustParse("1.12.0-beta.0")
 )
 
 // readUserData reads the config disk as the given version does. There may be no
@@ -105,7 +105,7 @@ func loadConfig(data []byte) (config.Provider, error) {
 		return nil, fmt.Errorf("loading config: %w", err)
 	}
 
-	if _, err := c.Validate(cloudMode{}); err != nil {
+	if _, err := c.Validate(cloudMode{}); err != nil { //nolint:staticcheck // the other one is for clients; this plays Talos
 		return nil, fmt.Errorf("validating config: %w", err)
 	}
 

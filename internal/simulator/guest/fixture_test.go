@@ -134,7 +134,7 @@ func newOmni(t *testing.T) *omni {
 
 	t.Cleanup(func() {
 		server.Stop()
-		links.Close() //nolint:errcheck // the test is over
+		links.Close()
 		serving.Wait()
 	})
 
@@ -195,7 +195,7 @@ func (o *omni) accept() (*link.Conn, link.Hello) {
 	}
 
 	conn := link.NewConn(tcp)
-	o.t.Cleanup(func() { conn.Close() }) //nolint:errcheck // may be closed already
+	o.t.Cleanup(func() { conn.Close() })
 
 	message, err := conn.Receive()
 	if err != nil || message.Hello == nil {

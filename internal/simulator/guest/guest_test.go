@@ -139,7 +139,7 @@ func TestABrokenLinkIsMadeAgain(t *testing.T) {
 	boot(t, hardware(t, "1.13.5", o.joinConfig()))
 
 	conn, first := o.accept()
-	conn.Close() //nolint:errcheck // breaks the link
+	conn.Close()
 
 	if _, second := o.accept(); second.NodePublicKey != first.NodePublicKey {
 		t.Fatal("the key changed without a reboot")

@@ -22,7 +22,7 @@ func mix(x uint64) uint64 {
 func fill(p []byte, seed, offset uint64) {
 	for len(p) > 0 {
 		page := offset / pageSize
-		n := min(pageSize-int(offset%pageSize), len(p)) //nolint:gosec // the remainder is below the page size
+		n := min(pageSize-int(offset%pageSize), len(p))
 
 		if mix(seed^page<<20)%10 < 7 {
 			fillRandom(p[:n], seed, offset)
@@ -31,7 +31,7 @@ func fill(p []byte, seed, offset uint64) {
 		}
 
 		p = p[n:]
-		offset += uint64(n) //nolint:gosec // n is between 1 and the page size
+		offset += uint64(n)
 	}
 }
 

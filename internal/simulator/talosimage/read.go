@@ -16,7 +16,6 @@ type gptHeader struct {
 	sector         int64
 	my, alternate  uint64
 	entriesLBA     uint64
-	entries        uint32
 	entriesCRC     uint32
 	count, byteLen uint32
 }
@@ -101,7 +100,7 @@ func read(r io.ReaderAt, size int64) (stored, error) {
 		return none, errors.New("the disk has no partition BOOT")
 	}
 
-	s, err := readDescriptor(r, int64(boot)*primary.sector) //nolint:gosec // bounded by the disk: a wrong one fails to read
+	s, err := readDescriptor(r, int64(boot)*primary.sector)
 	if err != nil {
 		return none, err
 	}
@@ -110,18 +109,18 @@ func read(r io.ReaderAt, size int64) (stored, error) {
 		return none, fmt.Errorf("the image is for sectors of %d bytes and its GPT for %d", s.SectorSize, primary.sector)
 	}
 
-	s.Size = int64(primary.alternate+1) * primary.sector //nolint:gosec // the backup header was read there
+	s.Size = int64(primary.alternate+1) * primary.sector
 
 	return s, nil
 }
 
 func readHeader(r io.ReaderAt, size, sector int64, lba uint64) (gptHeader, error) {
-	if lba == 0 || lba >= uint64(size/sector) { //nolint:gosec // sizes are positive
+	if lba == 0 || lba >= uint64(size/sector) {
 		return gptHeader{}, fmt.Errorf("sector %d is beyond the disk of %d bytes", lba, size)
 	}
 
 	h := make([]byte, headerSize)
-	if _, err := r.ReadAt(h, int64(lba)*sector); err != nil { //nolint:gosec // checked above
+	if _, err := r.ReadAt(h, int64(lba)*sector); err != nil {
 		return gptHeader{}, err
 	}
 
@@ -149,12 +148,12 @@ func readHeader(r io.ReaderAt, size, sector int64, lba uint64) (gptHeader, error
 }
 
 func readEntries(r io.ReaderAt, size int64, h gptHeader) ([]byte, error) {
-	if h.count > 1024 || h.byteLen < entrySize || h.byteLen > 4096 || h.entriesLBA >= uint64(size/h.sector) { //nolint:gosec // positive
+	if h.count > 1024 || h.byteLen < entrySize || h.byteLen > 4096 || h.entriesLBA >= uint64(size/h.sector) {
 		return nil, errors.New("impossible partition table")
 	}
 
 	entries := make([]byte, int(h.count)*int(h.byteLen))
-	if _, err := r.ReadAt(entries, int64(h.entriesLBA)*h.sector); err != nil { //nolint:gosec // checked above
+	if _, err := r.ReadAt(entries, int64(h.entriesLBA)*h.sector); err != nil {
 		return nil, err
 	}
 

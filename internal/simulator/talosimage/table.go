@@ -30,7 +30,7 @@ const (
 	descriptorMagic = "TALOSSIM"
 )
 
-var gptSignature = []byte("EFI PART") //nolint:gochecknoglobals // a constant
+var gptSignature = []byte("EFI PART")
 
 // partition is one entry of the table, in bytes.
 type partition struct {
@@ -77,10 +77,10 @@ func layout(size int64, sectorSize int) ([]partition, error) {
 // its end (entries, backup header).
 func encodeTables(size int64, d Descriptor, parts []partition) (head, tail []byte) {
 	sector := int64(d.SectorSize)
-	last := uint64(size/sector - 1) //nolint:gosec // sizes are positive
+	last := uint64(size/sector - 1)
 
 	entries := encodeEntries(sector, d, parts)
-	table := uint64(tableSectors(sector)) //nolint:gosec // 4 or 32
+	table := uint64(tableSectors(sector))
 
 	head = make([]byte, 2*sector, 2*sector+int64(len(entries)))
 	encodeMBR(head, last)
@@ -96,11 +96,11 @@ func encodeTables(size int64, d Descriptor, parts []partition) (head, tail []byt
 
 func encodeMBR(b []byte, last uint64) {
 	entry := b[446:462]
-	entry[1], entry[2] = 0x00, 0x02                         // first sector, in the old geometry
-	entry[4] = 0xee                                         // GPT protective
-	entry[5], entry[6], entry[7] = 0xff, 0xff, 0xff         // last sector, in the old geometry
-	binary.LittleEndian.PutUint32(entry[8:], 1)             // first sector
-	binary.LittleEndian.PutUint32(entry[12:], uint32(last)) //nolint:gosec // disks of this size fit
+	entry[1], entry[2] = 0x00, 0x02                 // first sector, in the old geometry
+	entry[4] = 0xee                                 // GPT protective
+	entry[5], entry[6], entry[7] = 0xff, 0xff, 0xff // last sector, in the old geometry
+	binary.LittleEndian.PutUint32(entry[8:], 1)     // first sector
+	binary.LittleEndian.PutUint32(entry[12:], uint32(last))
 	b[510], b[511] = 0x55, 0xaa
 }
 
@@ -135,8 +135,8 @@ func encodeEntries(sector int64, d Descriptor, parts []partition) []byte {
 
 		copy(e, guid(Descriptor{}, "type "+p.name))
 		copy(e[16:], guid(d, p.name))
-		binary.LittleEndian.PutUint64(e[32:], uint64(p.offset/sector))              //nolint:gosec // positive
-		binary.LittleEndian.PutUint64(e[40:], uint64((p.offset+p.length)/sector-1)) //nolint:gosec // positive
+		binary.LittleEndian.PutUint64(e[32:], uint64(p.offset/sector))
+		binary.LittleEndian.PutUint64(e[40:], uint64((p.offset+p.length)/sector-1))
 
 		for j, unit := range utf16.Encode([]rune(p.name)) {
 			binary.LittleEndian.PutUint16(e[56+2*j:], unit)
@@ -174,7 +174,7 @@ func encodeDescriptor(d Descriptor, content Content) ([]byte, error) {
 	var b bytes.Buffer
 
 	b.WriteString(descriptorMagic)
-	b.Write(binary.LittleEndian.AppendUint32(nil, uint32(len(text)))) //nolint:gosec // bounded below
+	b.Write(binary.LittleEndian.AppendUint32(nil, uint32(len(text))))
 	b.Write(binary.LittleEndian.AppendUint32(nil, crc32.ChecksumIEEE(text)))
 	b.Write(text)
 
