@@ -34,6 +34,7 @@ type rig struct {
 	url    string
 	http   *http.Client
 	client *oxide.Client
+	end    func()
 }
 
 // newRig starts a rack a hundred times as fast as a real one.
@@ -50,16 +51,24 @@ func newRig(t *testing.T, change ...func(*Config)) *rig {
 		t.Fatal(err)
 	}
 
+	r := newRigOf(t, s)
+	t.Cleanup(r.end)
+
+	return r
+}
+
+// newRigOf serves a rack; the caller ends it.
+func newRigOf(t *testing.T, s *Server) *rig {
+	t.Helper()
+
 	srv := httptest.NewServer(s)
 	tr := &http.Transport{}
 	r := &rig{Server: s, t: t, url: srv.URL, http: &http.Client{Transport: checked(t, tr), Timeout: 30 * time.Second}}
-
-	t.Cleanup(func() {
+	r.end = func() {
 		tr.CloseIdleConnections()
 		s.Close()
 		srv.Close()
-	})
-
+	}
 	r.client = r.as(DefaultToken)
 
 	return r

@@ -2,6 +2,7 @@ package rack
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -107,7 +108,8 @@ func (cr *creation) record() error {
 
 func (cr *creation) sshKeys() error {
 	if cr.spec.allKeys {
-		cr.i.keys = sorted(cr.s.keys.in(cr.c.user.id), byNameAscending)
+		cr.i.keys = cr.s.keys.in(cr.c.user.id)
+		slices.SortFunc(cr.i.keys, func(a, b *sshKey) int { return strings.Compare(a.name, b.name) })
 
 		return nil
 	}

@@ -3,7 +3,9 @@ package rack
 import (
 	"encoding/base64"
 	"encoding/json"
+	"slices"
 	"strconv"
+	"strings"
 )
 
 const (
@@ -100,22 +102,13 @@ func list[T entity](p page, items []T, view func(T) any) (answer, error) {
 	out := resultsPage{Items: []any{}}
 	last := ""
 
-	for _, x := range sorted(items, p.sort) {
-		key := x.head().name
-		if p.sort == byIDAscending {
-			key = x.head().id
-		}
-
-		if p.started && (key <= p.after) != (p.sort == byNameDescending && key != p.after) {
-			continue
-		}
-
+	for _, k := range p.behindMarker(markers(p, items)) {
 		if len(out.Items) == p.limit {
 			break
 		}
 
-		out.Items = append(out.Items, view(x))
-		last = key
+		out.Items = append(out.Items, view(items[k.index]))
+		last = k.key
 	}
 
 	if len(out.Items) > 0 {
@@ -129,4 +122,44 @@ func list[T entity](p page, items []T, view func(T) any) (answer, error) {
 	}
 
 	return ok(out), nil
+}
+
+// marker is the key that a list is ordered by, and the place of its object.
+type marker struct {
+	key   string
+	index int
+}
+
+func markers[T entity](p page, items []T) []marker {
+	out := make([]marker, 0, len(items))
+
+	for n, x := range items {
+		m := marker{x.head().name, n}
+		if p.sort == byIDAscending {
+			m.key = x.head().id
+		}
+
+		out = append(out, m)
+	}
+
+	return out
+}
+
+// behindMarker drops what earlier pages had, and orders the rest.
+func (p page) behindMarker(all []marker) []marker {
+	order := func(a, b string) int {
+		if p.sort == byNameDescending {
+			return strings.Compare(b, a)
+		}
+
+		return strings.Compare(a, b)
+	}
+
+	if p.started {
+		all = slices.DeleteFunc(all, func(m marker) bool { return order(m.key, p.after) <= 0 })
+	}
+
+	slices.SortFunc(all, func(a, b marker) int { return order(a.key, b.key) })
+
+	return all
 }

@@ -1,7 +1,6 @@
 package rack
 
 import (
-	"sort"
 	"time"
 
 	"github.com/google/uuid"
@@ -117,23 +116,4 @@ func (t *table[T]) in(scope string) []T {
 	}
 
 	return out
-}
-
-// sorted orders objects by name or ID.
-func sorted[T entity](items []T, by sortMode) []T {
-	sort.Slice(items, func(i, j int) bool {
-		a, b := items[i].head(), items[j].head()
-
-		switch by {
-		case byNameDescending:
-			return a.name > b.name
-		case byIDAscending:
-			return a.id < b.id
-		case byNameAscending:
-		}
-
-		return a.name < b.name
-	})
-
-	return items
 }
