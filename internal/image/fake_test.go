@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/oxidecomputer/oxide.go/oxide"
 
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/image"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/rack"
 )
 
@@ -144,6 +145,11 @@ type fakeRack struct {
 	onWrite     func(disk string, offset uint64, n int) error
 	deleting    int // deletions of disks and snapshots under way
 }
+
+var (
+	_ image.Rack = (*rack.Client)(nil)
+	_ image.Rack = (*fakeRack)(nil)
+)
 
 func newRack(j *journal) *fakeRack {
 	return &fakeRack{

@@ -485,7 +485,7 @@ func TestWhatTheSourceSaysIsShown(t *testing.T) {
 		ask(t, m, want())
 		synctest.Wait()
 
-		if s := ask(t, m, want()); s.Reason != "Talos 1.13.5 image import failed: the factory can not be reached; next try in 5s" {
+		if s := ask(t, m, want()); s.Reason != "image import failed: the factory can not be reached; next try in 5s" {
 			t.Error(s.Reason)
 		}
 	})

@@ -396,11 +396,14 @@ func TestAVersionThatIsNotOffered(t *testing.T) {
 	w.source.errs = []error{factoryError(talos.KindVersionNotFound, 404)}
 
 	test(t, w, func(t *testing.T, m *image.Manager) {
-		ask(t, m, want())
-		synctest.Wait()
-
 		s, err := m.Ask(t.Context(), want())
-		if _, ok := errors.AsType[*image.MendError](err); !ok || !strings.Contains(err.Error(), "1.13.5") || s.RetryIn <= 0 {
+		for err == nil {
+			time.Sleep(s.RetryIn)
+			s, err = m.Ask(t.Context(), want())
+		}
+
+		if _, ok := errors.AsType[*image.MendError](err); !ok || s.RetryIn <= 0 ||
+			!strings.Contains(err.Error(), "1.13.5: the factory does not offer this Talos version (404); next try in ") {
 			t.Errorf("%+v, %v", s, err)
 		}
 

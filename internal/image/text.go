@@ -16,7 +16,7 @@ const (
 	// maxReason is the longest line that Omni's page is given.
 	maxReason = 200
 	// maxCause leaves room for what was being done and for the next try.
-	maxCause = 140
+	maxCause = 155
 
 	// A line changes at most this often, or by this many percent: each change
 	// is a write to Omni that everybody's watch sees.
@@ -117,8 +117,8 @@ func (j *job) text(now time.Time) string {
 		// Counted in steps, so that the line stands still between them.
 		next := j.nextTry.Sub(j.since) - now.Sub(j.since).Truncate(holdFor)
 
-		return fmt.Sprintf("%s import failed: %s; next try in %s",
-			what, clip(j.err.Error(), maxCause), max(next, time.Second).Round(time.Second))
+		return fmt.Sprintf("image import failed: %s; next try in %s",
+			clip(j.err.Error(), maxCause), max(next, time.Second).Round(time.Second))
 	case PhaseLooking:
 	}
 
