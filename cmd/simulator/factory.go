@@ -40,7 +40,7 @@ latest calls. POST /simulator/faults takes a list of faults, for example
 with the kinds status, html, not-served, forget, redirect, truncate, stall and
 corrupt; DELETE drops them. Once it serves it prints one line on standard output:
 
-  ready factory url=http://HOST:PORT`,
+  ready factory endpoint=http://HOST:PORT`,
 		Args:         cobra.NoArgs,
 		SilenceUsage: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -98,7 +98,7 @@ func serveFactory(ctx context.Context, cmd *cobra.Command, options factoryOption
 		}
 	}()
 
-	if _, err := fmt.Fprintln(cmd.OutOrStdout(), "ready factory url="+server.URL()); err != nil {
+	if _, err := fmt.Fprintln(cmd.OutOrStdout(), "ready factory endpoint="+server.URL()); err != nil {
 		return fmt.Errorf("saying that it is ready: %w", err)
 	}
 

@@ -28,7 +28,7 @@ func TestFactoryCommand(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	url, ok := strings.CutPrefix(strings.TrimSpace(line), "ready factory url=")
+	url, ok := strings.CutPrefix(strings.TrimSpace(line), "ready factory endpoint=")
 	if !ok {
 		t.Fatal(line)
 	}

@@ -27,7 +27,10 @@ func rootCommand() *cobra.Command {
 	}
 
 	root.AddCommand(
+		rackCommand(),
+		omniCommand(),
 		factoryCommand(),
+		demoCommand(),
 	)
 
 	return root

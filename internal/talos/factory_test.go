@@ -155,9 +155,9 @@ func TestEveryFormIsUnderstoodByItsContent(t *testing.T) {
 		raw := rawImage(t, sector, 1<<20+8192)
 
 		for _, form := range []string{"zst", "zst-stream", "xz", "gz", "raw"} {
-			for _, chunked := range []bool{false, true} {
-				data := encode(t, form, raw)
+			data := encode(t, form, raw)
 
+			for _, chunked := range []bool{false, true} {
 				base := serve(t, func(w http.ResponseWriter, r *http.Request) {
 					if want := "/lab/image/" + schematic + "/v1.13.5/nocloud-amd64.raw.zst"; r.URL.Path != want {
 						t.Errorf("asked for %s", r.URL.Path)
