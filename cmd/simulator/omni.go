@@ -151,7 +151,7 @@ func writeOmniKeys(ctx context.Context, server *omni.Server, options omniOptions
 }
 
 func writeOmniKey(ctx context.Context, server *omni.Server, path string, mint func() (string, error)) error {
-	kept, err := os.ReadFile(path) //nolint:gosec // a file that the user named
+	kept, err := os.ReadFile(path)
 	if err == nil && server.KnowsKey(ctx, strings.TrimSpace(string(kept))) {
 		return nil
 	}

@@ -213,7 +213,7 @@ func call(t *testing.T, method, url string) string {
 	check(t, err)
 
 	defer http.DefaultClient.CloseIdleConnections()
-	defer response.Body.Close() //nolint:errcheck // a test
+	defer response.Body.Close()
 
 	body, err := io.ReadAll(response.Body)
 	check(t, err)

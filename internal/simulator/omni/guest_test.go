@@ -101,7 +101,7 @@ func (g *guest) live(ctx context.Context) error {
 	defer stop()
 
 	lc := link.NewConn(conn)
-	defer lc.Close() //nolint:errcheck // it has ended
+	defer lc.Close()
 
 	g.mu.Lock()
 	hello := link.Hello{UUID: g.uuid, NodePublicKey: key, TalosVersion: "1.13.5", Arch: "amd64", Platform: g.platform, Stage: g.stage}
@@ -168,7 +168,7 @@ func admitWith(ctx context.Context, host, token, uuid string) (endpoint, key str
 	if err != nil {
 		return "", "", err
 	}
-	defer conn.Close() //nolint:errcheck // nothing depends on it
+	defer conn.Close()
 
 	raw := make([]byte, 32)
 	if _, err := rand.Read(raw); err != nil {

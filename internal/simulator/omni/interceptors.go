@@ -65,7 +65,7 @@ var errStreamCut = status.Error(codes.Unavailable, "the stream was cut")
 type openStream struct {
 	grpc.ServerStream
 
-	ctx    context.Context //nolint:containedctx // grpc's way to give a stream another context
+	ctx    context.Context
 	cancel context.CancelCauseFunc
 	server *Server
 	method string

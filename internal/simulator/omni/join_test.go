@@ -4,6 +4,7 @@ import (
 	"net/url"
 	"testing"
 
+	"github.com/cosi-project/runtime/pkg/safe"
 	"github.com/google/uuid"
 	"github.com/siderolabs/omni/client/pkg/jointoken"
 	infrares "github.com/siderolabs/omni/client/pkg/omni/resources/infra"
@@ -12,8 +13,6 @@ import (
 	siderolinkconfig "github.com/siderolabs/omni/client/pkg/siderolink"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-
-	"github.com/cosi-project/runtime/pkg/safe"
 
 	simulator "github.com/oxidecomputer/omni-infra-provider-oxide/internal/simulator/omni"
 )

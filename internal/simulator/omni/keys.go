@@ -102,7 +102,7 @@ func generateKey(email string, ttl time.Duration) (*pgp.Key, error) {
 		created, lifetime = created.Add(ttl-expiredKeyLifetime), expiredKeyLifetime
 	}
 
-	seconds := uint32(lifetime / time.Second) //nolint:gosec // years fit
+	seconds := uint32(lifetime / time.Second)
 
 	entity, err := openpgp.NewEntity("", "", email, &packet.Config{
 		Algorithm:       packet.PubKeyAlgoEdDSA,

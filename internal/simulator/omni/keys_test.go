@@ -47,7 +47,7 @@ func TestRefusedKeys(t *testing.T) {
 			c, err := client.New(server.Endpoint(), options...)
 			check(t, err)
 
-			defer c.Close() //nolint:errcheck // a test
+			defer c.Close()
 
 			_, getErr := c.Omni().State().Get(t.Context(), system.NewSysVersion(system.SysVersionID).Metadata())
 			_, listErr := c.Omni().State().List(t.Context(), infrares.NewMachineRequest("").Metadata())

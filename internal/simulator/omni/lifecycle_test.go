@@ -4,15 +4,12 @@ import (
 	"testing"
 
 	"github.com/siderolabs/omni/client/api/omni/specs"
-	"github.com/siderolabs/omni/client/pkg/infra"
 	infrares "github.com/siderolabs/omni/client/pkg/omni/resources/infra"
 	"github.com/siderolabs/omni/client/pkg/omni/resources/omni"
 	"github.com/siderolabs/omni/client/pkg/omni/resources/siderolink"
 
 	simulator "github.com/oxidecomputer/omni-infra-provider-oxide/internal/simulator/omni"
 )
-
-var _ = infra.ResourceType
 
 const setYAML = `
 metadata: {namespace: default, type: MachineRequestSets.omni.sidero.dev, id: set}

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/cosi-project/runtime/pkg/resource"
@@ -131,7 +132,7 @@ func (c *controllers) configFor(ctx context.Context, machine *omni.ClusterMachin
 
 	cluster, ok, err := get[*omni.Cluster](ctx, c.state, omni.NewCluster(label(machine, omni.LabelCluster)).Metadata())
 	if err != nil || !ok {
-		return generatedConfig{}, fmt.Errorf("the cluster of machine %q doesn't exist: %w", machine.Metadata().ID(), err)
+		return generatedConfig{}, errors.Join(err, fmt.Errorf("the cluster of machine %q doesn't exist", machine.Metadata().ID()))
 	}
 
 	inputs := cluster.TypedSpec().Value.GetTalosVersion()
@@ -173,12 +174,9 @@ func (c *controllers) clusterSecrets(ctx context.Context, cluster *omni.Cluster)
 
 	err := modify(ctx, c.state, omni.NewClusterSecrets(cluster.Metadata().ID()), nameCluster, func(r *omni.ClusterSecrets) error {
 		if len(r.TypedSpec().Value.GetData()) == 0 {
-			contract, err := contractOf(cluster)
-			if err != nil {
-				return err
-			}
-
-			fresh, err := secrets.NewBundle(secrets.NewClock(), contract)
+			// Secrets of Talos 1.6 differ from later ones in that no RSA key is
+			// among them, which takes seconds to make.
+			fresh, err := secrets.NewBundle(secrets.NewClock(), config.TalosVersion1_6)
 			if err != nil {
 				return err
 			}
@@ -208,7 +206,7 @@ func contractOf(cluster *omni.Cluster) (*config.VersionContract, error) {
 func (c *controllers) joinDocuments(ctx context.Context, machine resource.Resource) ([]documents.Document, error) {
 	record, ok, err := get[*omni.Machine](ctx, c.state, omni.NewMachine(machine.Metadata().ID()).Metadata())
 	if err != nil || !ok {
-		return nil, fmt.Errorf("machine %q doesn't exist: %w", machine.Metadata().ID(), err)
+		return nil, errors.Join(err, fmt.Errorf("machine %q doesn't exist", machine.Metadata().ID()))
 	}
 
 	token, err := c.server.defaultJoinToken(ctx)

@@ -17,7 +17,7 @@ import (
 )
 
 // linkGrace is how long a link that its user deletes is left to that user to
-// destroy.
+// destroy. It is not scaled, for the user is not.
 const linkGrace = 2 * time.Second
 
 // reconcileLinks registers each link with its provider, and makes a machine of
@@ -139,7 +139,7 @@ func (c *controllers) clearLink(ctx context.Context, l *siderolink.Link) error {
 		}
 	}
 
-	if grace := c.server.config.scaled(linkGrace) - time.Since(l.Metadata().Updated()); !c.ownLinks[id] && grace > 0 {
+	if grace := linkGrace - time.Since(l.Metadata().Updated()); !c.ownLinks[id] && grace > 0 {
 		c.revisit(grace)
 
 		return nil

@@ -121,7 +121,7 @@ func (c *controllers) provisionFor(ctx context.Context, set *omni.MachineSet) er
 		spec.GrpcTunnel = provision.GetGrpcTunnel()
 		spec.TalosVersion = cluster.TypedSpec().Value.GetTalosVersion()
 		// A machine that is still in the set is not given back.
-		spec.MachineCount = max(machineCount(allocation), int32(len(nodes))) //nolint:gosec // few
+		spec.MachineCount = max(machineCount(allocation), int32(len(nodes)))
 
 		return nil
 	})
@@ -134,7 +134,7 @@ func machineCount(allocation *specs.MachineSetSpec_MachineAllocation) int32 {
 		return 0
 	}
 
-	return int32(allocation.GetMachineCount()) //nolint:gosec // few
+	return int32(allocation.GetMachineCount())
 }
 
 func (c *controllers) unprovision(ctx context.Context, set *omni.MachineSet) error {
@@ -193,9 +193,9 @@ func (c *controllers) countMachineSet(ctx context.Context, set *omni.MachineSet)
 		return err
 	}
 
-	counted := &specs.Machines{Total: uint32(len(members))} //nolint:gosec // few
+	counted := &specs.Machines{Total: uint32(len(members))}
 	if allocation := omni.GetMachineAllocation(set); allocation != nil {
-		counted.Requested = uint32(machineCount(allocation)) //nolint:gosec // not negative
+		counted.Requested = uint32(machineCount(allocation))
 	}
 
 	for _, member := range members {

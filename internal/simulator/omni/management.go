@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -107,7 +108,7 @@ func (m *managementService) register(ctx context.Context, body []byte) (string, 
 	}
 
 	if err := json.Unmarshal(answer, &made); err != nil || made.ID == "" {
-		return "", fmt.Errorf("the image factory answered no schematic ID: %w", err)
+		return "", errors.Join(err, errors.New("the image factory answered no schematic ID"))
 	}
 
 	return made.ID, nil

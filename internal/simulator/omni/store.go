@@ -97,7 +97,7 @@ func (f *files) Load(_ context.Context, handler inmem.LoadHandler) error {
 }
 
 func readResource(path string) (resource.Resource, error) {
-	data, err := os.ReadFile(path) //nolint:gosec // a file of our own data directory
+	data, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}

@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cosi-project/runtime/pkg/controller"
-	"github.com/cosi-project/runtime/pkg/resource"
 	"github.com/cosi-project/runtime/pkg/resource/meta"
 	"github.com/cosi-project/runtime/pkg/resource/protobuf"
 	"github.com/cosi-project/runtime/pkg/resource/typed"
@@ -189,8 +187,4 @@ func (p *toy) startWithNewKey(server *simulator.Server) *running {
 	return r
 }
 
-var (
-	_ provision.Provisioner[*toyMachine] = (*toy)(nil)
-	_ resource.Resource                  = (*toyMachine)(nil)
-	_                                    = controller.NewRequeueError
-)
+var _ provision.Provisioner[*toyMachine] = (*toy)(nil)
