@@ -33,7 +33,7 @@ func (m *Manager) look(ctx context.Context, id naming.ImageIdentity, projects []
 	}
 
 	if img, ok := l.match(silo, id); ok {
-		m.remember(id, img)
+		m.remember(id, "", img)
 
 		return l, nil
 	}
@@ -51,7 +51,7 @@ func (m *Manager) look(ctx context.Context, id naming.ImageIdentity, projects []
 		case m.silo() && m.ours(img.Description, naming.KindImage):
 			l.unpromoted = append(l.unpromoted, img)
 		default:
-			m.remember(id, img)
+			m.remember(id, p, img)
 		}
 	}
 

@@ -58,7 +58,8 @@ import (
 
 // Want is an image that somebody needs in a project.
 type Want struct {
-	Identity  naming.ImageIdentity
+	Identity naming.ImageIdentity
+	// ProjectID is the project's UUID, not its name.
 	ProjectID string
 }
 

@@ -251,7 +251,7 @@ func (m *Manager) attempt(ctx context.Context, j *job) error {
 
 	for _, img := range l.unpromoted {
 		// An earlier process ended between making the image and promoting it.
-		m.remember(j.identity, m.promote(ctx, j.identity, img, false))
+		m.remember(j.identity, img.ProjectId, m.promote(ctx, j.identity, img, false))
 	}
 
 	if err := context.Cause(ctx); err != nil {
@@ -278,7 +278,7 @@ func (m *Manager) attempt(ctx context.Context, j *job) error {
 		return err
 	}
 
-	m.remember(j.identity, img)
+	m.remember(j.identity, projectID, img)
 
 	return nil
 }

@@ -147,12 +147,16 @@ func (m *Manager) Jobs() []JobInfo {
 	return infos
 }
 
-// remember notes an image in the place where it is.
-func (m *Manager) remember(id naming.ImageIdentity, img oxide.Image) {
+// remember notes an image in the place where it is, the silo or the project.
+func (m *Manager) remember(id naming.ImageIdentity, projectID string, img oxide.Image) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 
-	m.known[key{id.Key(), img.ProjectId}] = found{id: img.Id, size: uint64(img.Size)}
+	if img.ProjectId == "" {
+		projectID = ""
+	}
+
+	m.known[key{id.Key(), projectID}] = found{id: img.Id, size: uint64(img.Size)}
 }
 
 // enter counts one more piece of work that Run waits for. It answers nil when

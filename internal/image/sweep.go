@@ -19,8 +19,9 @@ const maxSweepEvery = time.Minute
 // and our own that is neither imported through nor being undone. It survives
 // from one round to the next.
 type sweep struct {
-	m    *Manager
-	seen map[string]sighting
+	m       *Manager
+	seen    map[string]sighting
+	failing map[string]bool // projects, and "" for the whole round
 }
 
 // sighting is since when something has looked the same.
@@ -39,11 +40,12 @@ type remains struct {
 }
 
 func (m *Manager) sweepLoop(ctx context.Context) {
-	s := &sweep{m: m, seen: map[string]sighting{}}
+	s := &sweep{m: m, seen: map[string]sighting{}, failing: map[string]bool{}}
 
 	round := func() {
-		if err := s.round(ctx, time.Now()); err != nil && ctx.Err() == nil {
-			m.cfg.Log.Info("leftovers of uploads could not be looked for", zap.Error(err))
+		err := s.round(ctx, time.Now())
+		if ctx.Err() == nil {
+			s.note("", err)
 		}
 	}
 
@@ -85,10 +87,12 @@ func (s *sweep) round(ctx context.Context, now time.Time) error {
 	left := remains{runs: map[string]bool{}, listed: map[string]bool{}, orphan: map[string]bool{}}
 
 	for _, p := range sorted(projects) {
-		if err := s.project(ctx, p, now, left); err != nil {
-			s.m.cfg.Log.Info("leftovers of uploads could not be looked for",
-				zap.String("oxide.project.id", p), zap.Error(err))
+		err := s.project(ctx, p, now, left)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
 		}
+
+		s.note(p, err)
 	}
 
 	s.tidy(ctx, own, dead, left)
@@ -100,6 +104,25 @@ func (s *sweep) round(ctx context.Context, now time.Time) error {
 	}
 
 	return nil
+}
+
+// note logs when looking begins to fail and when it works again, for a rack
+// may be away for an hour.
+func (s *sweep) note(projectID string, err error) {
+	if s.failing[projectID] == (err != nil) {
+		return
+	}
+
+	if err == nil {
+		delete(s.failing, projectID)
+		s.m.cfg.Log.Info("leftovers of uploads are looked for again", zap.String("oxide.project.id", projectID))
+
+		return
+	}
+
+	s.failing[projectID] = true
+	s.m.cfg.Log.Info("leftovers of uploads can not be looked for",
+		zap.String("oxide.project.id", projectID), zap.Error(err))
 }
 
 // stale notes how something looks in this round, and tells whether it has
