@@ -130,48 +130,36 @@ func (c *controllers) expel(ctx context.Context, machine *omni.ClusterMachine) e
 		}
 	}
 
-	delete(c.resets, id)
 	delete(c.configs, id)
 
 	return release(ctx, c.state, machine, nameMachineConfigStatus)
 }
 
-// reset wipes a machine and says whether it is clean: in maintenance after a
-// reset, or never configured.
+// reset wipes a machine and says whether it is clean: its link began in
+// maintenance, which it does after a reset or if it was never configured, and no
+// config was given to it since. What came of a reset is not asked, for the link
+// may break before the answer is seen.
 func (c *controllers) reset(ctx context.Context, id resource.ID) (clean bool, err error) {
-	applied, configured, err := get[*omni.ClusterMachineConfigStatus](ctx, c.state, omni.NewClusterMachineConfigStatus(id).Metadata())
-	if err != nil {
-		return false, err
-	}
-
 	current := c.links.session(id)
 	if current == nil {
 		return false, nil
 	}
 
 	stage, _ := current.now()
-	untouched := !configured || applied.TypedSpec().Value.GetClusterMachineConfigSha256() == ""
 
-	if stage == link.StageMaintenance && (c.resets[id] || untouched && !current.given(commandApply)) {
+	switch {
+	case stage == link.StageResetting:
+		return false, nil
+	case stage == link.StageMaintenance && current.hello.Stage == stage && !current.given(commandApply):
 		return true, nil
 	}
 
-	if stage == link.StageResetting {
-		return false, nil
-	}
-
 	done, err := current.start(ctx, &c.commands, commandReset, link.Command{Verb: link.VerbReset, Reboot: true})
-	if !done {
-		return false, nil
-	}
-
-	if err != nil {
+	if done && err != nil {
 		current.forget(commandReset)
 
 		return false, err
 	}
-
-	c.resets[id] = true
 
 	return false, nil
 }

@@ -51,7 +51,6 @@ type controllers struct {
 	complained map[string]string
 
 	configs  map[resource.ID]generatedConfig
-	resets   map[resource.ID]bool
 	farewell map[resource.ID]time.Time
 	ownLinks map[resource.ID]bool
 }
@@ -59,7 +58,7 @@ type controllers struct {
 func newControllers(s *Server) *controllers {
 	return &controllers{
 		server: s, state: s.state, links: s.links, log: s.log, complained: map[string]string{},
-		configs: map[resource.ID]generatedConfig{}, resets: map[resource.ID]bool{},
+		configs:  map[resource.ID]generatedConfig{},
 		farewell: map[resource.ID]time.Time{}, ownLinks: map[resource.ID]bool{},
 	}
 }

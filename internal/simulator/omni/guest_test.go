@@ -132,6 +132,10 @@ func (g *guest) obey(lc *link.Conn, command link.Command) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 
+	if command.Verb == link.VerbReset {
+		_ = lc.Send(link.Message{Event: &link.Event{Stage: link.StageResetting}})
+	}
+
 	_ = lc.Send(link.Message{Result: &link.Result{Number: command.Number}})
 
 	switch command.Verb {

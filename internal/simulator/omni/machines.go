@@ -260,7 +260,6 @@ func (c *controllers) clearMachine(ctx context.Context, machine *omni.Machine) e
 
 	delete(c.farewell, id)
 	delete(c.configs, id)
-	delete(c.resets, id)
 
 	return release(ctx, c.state, machine, nameMachineCleanup)
 }
