@@ -22,6 +22,7 @@ const (
 	// is a write to Omni that everybody's watch sees.
 	holdFor     = 10 * time.Second
 	holdPercent = 10
+	minRetry    = time.Second
 
 	mib = 1 << 20
 )
@@ -125,24 +126,26 @@ func (j *job) text(now time.Time) string {
 	return fmt.Sprintf("looking for the %s in the rack", what)
 }
 
-// retryIn estimates when there is something new to say. The caller holds mu.
+// retryIn estimates when there is something new to say: nothing else wakes who
+// waits. Young phases are looked at often, old ones seldom, and an upload when
+// its next ten percent are due. The caller holds mu.
 func (j *job) retryIn(now time.Time) time.Duration {
+	age := now.Sub(j.since)
+
 	switch j.phase {
 	case PhaseFailed:
 		return min(max(j.nextTry.Sub(now), 0)+time.Second, 30*time.Second)
 	case PhaseUploading:
-		left := holdFor
 		if j.done > 0 {
-			left = time.Duration(float64(now.Sub(j.since)) * float64(j.total-j.done) / float64(j.done))
-		}
+			percent := float64(j.total) / 100
+			due := min(holdPercent*percent, float64(j.total-j.done))
 
-		return min(max(left, 2*time.Second), holdFor)
-	case PhaseQueued, PhaseOpening:
-		return holdFor
-	case PhaseLooking, PhaseSealing, PhasePublishing:
+			return min(max(time.Duration(float64(age)*due/float64(j.done)), minRetry), holdFor)
+		}
+	case PhaseLooking, PhaseQueued, PhaseOpening, PhaseSealing, PhasePublishing:
 	}
 
-	return 2 * time.Second
+	return min(max(age/2, minRetry), holdFor)
 }
 
 // clip makes one line of at most n bytes.
