@@ -114,7 +114,7 @@ func (s *show) start(ctx context.Context) error {
 	omniDir := filepath.Join(s.cfg.Dir, "omni")
 
 	omni, err := s.simulator(ctx, "omni", []string{
-		"omni", "--listen", "127.0.0.1:0", "--control", "127.0.0.1:0", "--data-dir", omniDir, "--provider", providerID, "--factory-url", factory["url"],
+		"omni", "--listen", "127.0.0.1:0", "--control", "127.0.0.1:0", "--data-dir", omniDir, "--provider", providerID, "--factory-url", factory["endpoint"],
 	})
 	if err != nil {
 		return err
@@ -125,7 +125,7 @@ func (s *show) start(ctx context.Context) error {
 		return err
 	}
 
-	s.control = rack["url"]
+	s.control = rack["endpoint"]
 
 	key, err := os.ReadFile(filepath.Join(omniDir, "admin.key")) //nolint:gosec // in the demo's own directory
 	if err != nil {
@@ -134,13 +134,13 @@ func (s *show) start(ctx context.Context) error {
 
 	s.op, err = operator.New(operator.Config{
 		OmniEndpoint: omni["endpoint"], OmniKey: strings.TrimSpace(string(key)),
-		RackHost: rack["url"], RackToken: rackToken, Project: project,
+		RackHost: rack["endpoint"], RackToken: rackToken, Project: project,
 	})
 	if err != nil {
 		return err
 	}
 
-	return s.startDaemon(ctx, omni["endpoint"], filepath.Join(omniDir, providerID+".key"), rack["url"])
+	return s.startDaemon(ctx, omni["endpoint"], filepath.Join(omniDir, providerID+".key"), rack["endpoint"])
 }
 
 func (s *show) simulator(ctx context.Context, name string, args []string) (map[string]string, error) {
@@ -156,12 +156,7 @@ func (s *show) simulator(ctx context.Context, name string, args []string) (map[s
 		return nil, err
 	}
 
-	address := values["url"]
-	if address == "" {
-		address = values["endpoint"]
-	}
-
-	s.say("simulated %-8s serves at %s", name, address)
+	s.say("simulated %-8s serves at %s", name, values["endpoint"])
 
 	return values, nil
 }
