@@ -26,7 +26,7 @@ func rackReady(t *testing.T, args ...string) string {
 
 	go func() {
 		err := command.ExecuteContext(ctx)
-		in.CloseWithError(io.EOF) //nolint:errcheck // it never fails
+		in.CloseWithError(io.EOF)
 		done <- err
 	}()
 

@@ -1,6 +1,7 @@
 package rack
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -208,17 +209,27 @@ func (s *Server) Faults() []Fault { return s.faults.list() }
 // RemoveFault drops a rule; 0 drops all.
 func (s *Server) RemoveFault(id int) { s.faults.remove(id) }
 
-// ParseFaults reads a JSON array of rules, or a single one.
+// ParseFaults reads a JSON array of rules, or a single one. Keys that no rule
+// has are errors.
 func ParseFaults(raw []byte) ([]Fault, error) {
-	var many []Fault
-	if err := json.Unmarshal(raw, &many); err == nil {
-		return many, nil
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.DisallowUnknownFields()
+
+	var (
+		many []Fault
+		err  error
+	)
+
+	if bytes.HasPrefix(bytes.TrimSpace(raw), []byte("[")) {
+		err = dec.Decode(&many)
+	} else {
+		many = make([]Fault, 1)
+		err = dec.Decode(&many[0])
 	}
 
-	var one Fault
-	if err := json.Unmarshal(raw, &one); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("reading faults: %w", err)
 	}
 
-	return []Fault{one}, nil
+	return many, nil
 }

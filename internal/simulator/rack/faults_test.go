@@ -187,8 +187,10 @@ func TestControlEndpoints(t *testing.T) {
 		t.Fatalf("%d %s", status, body)
 	}
 
-	if status, _ := r.control("POST", "/simulator/faults", `{"action":"none"}`); status != 400 {
-		t.Errorf("a bad rule: %d", status)
+	for _, bad := range []string{`{"action":"none"}`, `{"action":"reset","operaton":"ping"}`, `[`, `7`} {
+		if status, _ := r.control("POST", "/simulator/faults", bad); status != 400 {
+			t.Errorf("%s: %d", bad, status)
+		}
 	}
 
 	_, err := r.client.Ping(t.Context())

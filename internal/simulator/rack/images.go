@@ -144,6 +144,10 @@ func (s *Server) imageCreate(c *call) (answer, error) {
 
 	s.saga(s.cfg.Latencies.ImageCreate)
 
+	if _, found := s.projects.get(scope); scope != "" && !found {
+		return answer{}, notFound(kindProject, scope)
+	}
+
 	if err := spec.fits(); err != nil {
 		return answer{}, err
 	}

@@ -3,6 +3,7 @@ package rack
 import (
 	"context"
 	"errors"
+	"net/http"
 	"slices"
 	"testing"
 	"time"
@@ -114,7 +115,7 @@ func TestRandomCallsStayWithinTheTables(t *testing.T) {
 			err := calls[what](on)
 
 			var h *oxide.HTTPError
-			if errors.As(err, &h) && h.HTTPResponse.StatusCode >= 500 && h.HTTPResponse.StatusCode != 507 {
+			if errors.As(err, &h) && h.HTTPResponse.StatusCode >= 500 && h.HTTPResponse.StatusCode != http.StatusInsufficientStorage {
 				rt.Fatalf("%s %s: %s", what, on, short(err))
 			}
 
@@ -167,7 +168,6 @@ func (w *walker) account(t *rapid.T) {
 		if !moving {
 			return
 		}
-
 	}
 
 	t.Fatal("an instance never came to rest")
