@@ -18,7 +18,11 @@ const lookFor = 10 * time.Second
 // The error is a *MendError, with the status filled in too, or that of ctx.
 func (m *Manager) Ask(ctx context.Context, w Want) (Status, error) {
 	if f, ok := m.find(w); ok {
-		return Status{Ready: true, ImageID: f.id, SizeBytes: f.size}, nil
+		return f.status(w)
+	}
+
+	if err := m.checkSize(w); err != nil {
+		return Status{RetryIn: holdFor}, err
 	}
 
 	if j := m.join(w); j != nil {
@@ -31,7 +35,7 @@ func (m *Manager) Ask(ctx context.Context, w Want) (Status, error) {
 	}
 
 	if f, ok := m.find(w); ok {
-		return Status{Ready: true, ImageID: f.id, SizeBytes: f.size}, nil
+		return f.status(w)
 	}
 
 	if j == nil {
@@ -39,6 +43,11 @@ func (m *Manager) Ask(ctx context.Context, w Want) (Status, error) {
 	}
 
 	return j.status(time.Now())
+}
+
+// status answers for an image that is there.
+func (f found) status(w Want) (Status, error) {
+	return Status{Ready: true, ImageID: f.id, SizeBytes: f.size}, w.fits(f.size)
 }
 
 // find reads the memory of images found, those of the silo first.
@@ -122,6 +131,8 @@ func (m *Manager) join(w Want) *job {
 		return nil
 	}
 
+	j.widen(w.DiskBytes)
+
 	return j
 }
 
@@ -140,6 +151,7 @@ func (m *Manager) start(w Want, l *lookup, err error) *job {
 	j := m.jobs[k]
 	if j != nil {
 		j.ask(w.ProjectID, true, time.Now())
+		j.widen(w.DiskBytes)
 
 		return j
 	}
@@ -147,6 +159,8 @@ func (m *Manager) start(w Want, l *lookup, err error) *job {
 	ctx, cancel := context.WithCancelCause(m.ctx)
 	j = newJob(w.Identity, k, cancel)
 	j.ask(w.ProjectID, true, time.Now())
+	j.widen(w.DiskBytes)
+
 	j.looked = l
 
 	if err != nil {

@@ -61,6 +61,10 @@ type Want struct {
 	Identity naming.ImageIdentity
 	// ProjectID is the project's UUID, not its name.
 	ProjectID string
+	// DiskBytes is the size of the disk to be made from it. An image that is
+	// larger is refused with a *MendError, before it is uploaded for nobody. 0
+	// takes any image.
+	DiskBytes uint64
 }
 
 // Status is the answer to a Want.

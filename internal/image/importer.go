@@ -55,6 +55,10 @@ func (m *Manager) importImage(ctx context.Context, j *job, projectID string, l *
 		return oxide.Image{}, err
 	}
 
+	if err := m.sized(j.identity, j, h.size); err != nil {
+		return oxide.Image{}, err
+	}
+
 	s, err := m.newScratch(ctx, j.identity, projectID)
 	if err != nil {
 		return oxide.Image{}, err

@@ -57,6 +57,7 @@ type job struct {
 
 	mu       sync.Mutex
 	projects []string // that wait for it, in the order of asking
+	room     uint64   // the largest disk wanted, in bytes; anySize without one
 	asked    time.Time
 	phase    Phase
 	since    time.Time // when phase began
@@ -216,6 +217,11 @@ func (m *Manager) work(ctx context.Context, j *job) {
 			return
 		case errors.Is(err, errAbandoned):
 			continue
+		case errors.Is(err, errNobodyFits):
+			// Who asks again is told the size; a larger disk makes a new job.
+			log.Info("image not uploaded", zap.Error(err))
+
+			return
 		}
 
 		j.fail(err, time.Now())

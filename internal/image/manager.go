@@ -44,6 +44,7 @@ type Manager struct {
 	undoCtx context.Context //nolint:containedctx // outlives ctx by the grace of a shutdown
 	closed  bool
 	known   map[key]found
+	sizes   map[string]uint64 // of images by key, in bytes, once known
 	jobs    map[key]*job
 	places  places
 	scratch map[*scratch]struct{}
@@ -67,6 +68,7 @@ func New(cfg Config) *Manager {
 	return &Manager{
 		cfg:      cfg,
 		known:    map[key]found{},
+		sizes:    map[string]uint64{},
 		jobs:     map[key]*job{},
 		scratch:  map[*scratch]struct{}{},
 		uploads:  make(chan struct{}, cfg.Uploads),

@@ -3,7 +3,6 @@ package provider
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"go.uber.org/zap"
@@ -11,7 +10,6 @@ import (
 	"github.com/oxidecomputer/omni-infra-provider-oxide/api/specs"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/image"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/instance"
-	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/machineclass"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/naming"
 )
 
@@ -32,14 +30,11 @@ func (p *Provisioner) ensureImage(ctx context.Context, logger *zap.Logger, pctx 
 		return errNoPlan
 	}
 
-	status, err := p.Images.Ask(ctx, image.Want{Identity: identity(plan.GetImage()), ProjectID: plan.GetProjectId()})
+	status, err := p.Images.Ask(ctx, image.Want{
+		Identity: identity(plan.GetImage()), ProjectID: plan.GetProjectId(), DiskBytes: plan.GetBootDisk().GetSizeBytes(),
+	})
 	if err != nil {
 		return err
-	}
-
-	if status.SizeBytes > plan.GetBootDisk().GetSizeBytes() {
-		return &instance.Mend{Reason: fmt.Sprintf("boot_disk_size: %d GiB is less than the image's %d GiB",
-			plan.GetBootDisk().GetSizeBytes()/machineclass.GiB, (status.SizeBytes+machineclass.GiB-1)/machineclass.GiB)}
 	}
 
 	if status.SchematicUnknown {
