@@ -247,6 +247,15 @@ func (g *gate) Destroy(ctx context.Context, ptr resource.Pointer, opts ...state.
 // update like any other; elsewhere it needs the right to destroy.
 func (g *gate) Teardown(ctx context.Context, ptr resource.Pointer, opts ...state.TeardownOption) (bool, error) {
 	if _, governed := ruleFor(ptr.Namespace(), ptr.Type()); governed {
+		res, err := g.Get(ctx, ptr)
+		if err != nil {
+			return false, err
+		}
+
+		if err := g.validate.destroy(ctx, res); err != nil {
+			return false, err
+		}
+
 		return state.WrapCore(coreOnly{g}).Teardown(ctx, ptr, opts...)
 	}
 

@@ -66,7 +66,7 @@ func TestProviderReads(t *testing.T) {
 	}{
 		{omni.NewMachine(""), codes.OK, 0},
 		{siderolink.NewAPIConfig(), codes.OK, 1},
-		{siderolink.NewConnectionParams(""), codes.OK, 1},
+		{siderolink.NewConnectionParams(""), codes.OK, 1}, //nolint:staticcheck // older SDKs read it
 		{omni.NewFeaturesConfig(""), codes.OK, 1},
 		{system.NewSysVersion(""), codes.OK, 1},
 		{omni.NewTalosVersion(""), codes.OK, 6},

@@ -112,7 +112,9 @@ func (s *Server) Summary(ctx context.Context) (Summary, error) {
 	summary.CallsSinceBoot = s.calls.count
 	s.calls.mu.Unlock()
 
-	return summary, errors.Join(s.countRequests(ctx, &summary), s.countMachines(ctx, &summary))
+	err := errors.Join(s.countRequests(ctx, &summary), s.countMachines(ctx, &summary))
+
+	return summary, err
 }
 
 func (s *Server) countRequests(ctx context.Context, summary *Summary) error {

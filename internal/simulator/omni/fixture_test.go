@@ -138,12 +138,10 @@ func eventually(t *testing.T, what string, condition func() (bool, string)) {
 	defer ticker.Stop()
 
 	deadline := time.After(patience)
-	last := ""
 
 	for {
-		var ok bool
-
-		if ok, last = condition(); ok {
+		ok, last := condition()
+		if ok {
 			return
 		}
 

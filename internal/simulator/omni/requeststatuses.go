@@ -108,16 +108,13 @@ func (c *controllers) reconcileClusterRequestStatuses(ctx context.Context) error
 
 func (c *controllers) showRequest(ctx context.Context, request *infra.MachineRequest) error {
 	id := request.Metadata().ID()
-	finalizers := *request.Metadata().Finalizers()
-
-	last := !running(request) && (finalizers.Empty() || len(finalizers) == 1 && finalizers.Has(nameClusterRequestStatus))
 
 	set, inCluster, err := get[*omni.MachineSet](ctx, c.state, omni.NewMachineSet(label(request, omni.LabelMachineRequestSet)).Metadata())
 	if err != nil {
 		return err
 	}
 
-	if last || !inCluster {
+	if !inCluster || lastHeld(request) {
 		if _, err := c.removeByPointer(ctx, omni.NewClusterMachineRequestStatus(id).Metadata()); err != nil {
 			return err
 		}
@@ -134,12 +131,9 @@ func (c *controllers) showRequest(ctx context.Context, request *infra.MachineReq
 		return err
 	}
 
-	inUse := false
-
-	if reported {
-		if _, inUse, err = get[*omni.ClusterMachineStatus](ctx, c.state, omni.NewClusterMachineStatus(status.TypedSpec().Value.GetId()).Metadata()); err != nil {
-			return err
-		}
+	_, inUse, err := get[*omni.ClusterMachineStatus](ctx, c.state, omni.NewClusterMachineStatus(machineOf(status)).Metadata())
+	if err != nil {
+		return err
 	}
 
 	return modify(ctx, c.state, omni.NewClusterMachineRequestStatus(id), nameClusterRequestStatus, func(r *omni.ClusterMachineRequestStatus) error {
@@ -168,6 +162,23 @@ func (c *controllers) showRequest(ctx context.Context, request *infra.MachineReq
 
 		return nil
 	})
+}
+
+// lastHeld says whether nobody but this controller holds a request that is
+// going.
+func lastHeld(request *infra.MachineRequest) bool {
+	finalizers := *request.Metadata().Finalizers()
+
+	return !running(request) && (finalizers.Empty() || len(finalizers) == 1 && finalizers.Has(nameClusterRequestStatus))
+}
+
+// machineOf is the machine that a status names, empty without one.
+func machineOf(status *infra.MachineRequestStatus) resource.ID {
+	if status == nil {
+		return ""
+	}
+
+	return status.TypedSpec().Value.GetId()
 }
 
 // showProgress words a request's progress as the page does: the error shows

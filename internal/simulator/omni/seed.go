@@ -67,9 +67,17 @@ func seedDefinitions(ctx context.Context, st state.State) error {
 	return nil
 }
 
-// seedConfig writes what Omni tells its clients about itself. It is written
-// again at each start, since addresses may have changed.
-func (s *Server) seedConfig(ctx context.Context) error {
+// seed registers the resource types once, and writes at each start what Omni
+// tells its clients about itself, since addresses may have changed.
+func (s *Server) seed(ctx context.Context) error {
+	if !s.defined {
+		if err := seedDefinitions(ctx, s.state); err != nil {
+			return err
+		}
+
+		s.defined = true
+	}
+
 	steps := []func(context.Context) error{s.seedVersions, s.seedFeatures, s.seedTokens, s.seedConnection}
 
 	for _, step := range steps {

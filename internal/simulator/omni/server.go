@@ -38,6 +38,8 @@ type Server struct {
 
 	mu     sync.Mutex
 	active *activity
+	// defined says that the resource types were registered.
+	defined bool
 
 	addressesMu sync.Mutex
 	addresses   map[string]string
@@ -65,10 +67,6 @@ func New(config Config) (*Server, error) {
 	}
 
 	st := state.WrapCore(newStore(config.DataDir))
-
-	if err := seedDefinitions(context.Background(), st); err != nil {
-		return nil, err
-	}
 
 	return &Server{
 		config:    config,
@@ -101,7 +99,7 @@ func (s *Server) Start(ctx context.Context) error {
 
 	listeners, err := s.listen(ctx)
 	if err == nil {
-		if err = s.seedConfig(ctx); err != nil {
+		if err = s.seed(ctx); err != nil {
 			closeAll(listeners)
 		}
 	}
