@@ -2,28 +2,56 @@ package provider
 
 import (
 	"errors"
+	"slices"
+	"strings"
+	"sync"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 )
 
-// QuietCore takes out of the log what is no news. The COSI runtime logs every
-// requeue with a reason as an error, and the SDK every run of every step; a
-// machine that waits for its image would fill the log. The reasons stand in
-// Omni, and failures are logged by the SDK once before the runtime repeats them.
-type QuietCore struct{ zapcore.Core }
+// quietCore takes out of the log what is no news. The COSI runtime logs every
+// requeue with a reason as an error, and the SDK every run of every step and
+// every failure each minute; a machine that waits for its image, or a class with
+// a mistake in it, would fill the log. The reasons stand in Omni; the log has
+// each failure once, and again when it changes.
+type quietCore struct {
+	zapcore.Core
+
+	// request is the ID of the request that the logger is for.
+	request string
+	said    *said
+}
+
+// said holds the last failure logged for each request.
+type said struct {
+	mu       sync.Mutex
+	failures map[string]string
+}
 
 // Quiet wraps the logger that is handed to the SDK.
 func Quiet(logger *zap.Logger) *zap.Logger {
-	return logger.WithOptions(zap.WrapCore(func(c zapcore.Core) zapcore.Core { return QuietCore{c} }))
+	return logger.WithOptions(zap.WrapCore(func(c zapcore.Core) zapcore.Core {
+		return quietCore{Core: c, said: &said{failures: map[string]string{}}}
+	}))
 }
 
 // With implements zapcore.Core.
-func (c QuietCore) With(fields []zapcore.Field) zapcore.Core { return QuietCore{c.Core.With(fields)} }
+func (c quietCore) With(fields []zapcore.Field) zapcore.Core {
+	for _, f := range fields {
+		if f.Key == "id" && f.Type == zapcore.StringType {
+			c.request = f.String
+		}
+	}
+
+	c.Core = c.Core.With(fields)
+
+	return c
+}
 
 // Check implements zapcore.Core. The level is decided in Write, which sees the
 // fields.
-func (c QuietCore) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.CheckedEntry {
+func (c quietCore) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.CheckedEntry {
 	if c.Enabled(e.Level) {
 		return ce.AddCore(e, c)
 	}
@@ -32,20 +60,14 @@ func (c QuietCore) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.Che
 }
 
 // Write implements zapcore.Core.
-func (c QuietCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
+func (c quietCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
 	switch e.Message {
 	case "running provision step", "reconcile succeeded":
 		e.Level = zapcore.DebugLevel
+	case "machine provision finished":
+		c.said.forget(c.request)
 	case "reconcile failed", "machine provision failed":
-		switch err := errorField(fields); {
-		case isA[*waiting](err):
-			e.Level = zapcore.DebugLevel
-		case isA[*mending](err) && e.Message == "reconcile failed":
-			e.Level = zapcore.DebugLevel
-		case isA[*mending](err):
-			// A person must act, and it is not the daemon that is broken.
-			e.Level = zapcore.WarnLevel
-		}
+		e.Level = c.failure(e, errorField(fields))
 	}
 
 	if !c.Enabled(e.Level) {
@@ -53,6 +75,51 @@ func (c QuietCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
 	}
 
 	return c.Core.Write(e, fields)
+}
+
+// failure is the level of a failed reconcile.
+func (c quietCore) failure(e zapcore.Entry, err error) zapcore.Level {
+	switch {
+	case isA[*waiting](err):
+		return zapcore.DebugLevel
+	case !isA[*mending](err):
+		return e.Level
+	case e.Message == "reconcile failed", !c.said.news(c.request, err.Error()):
+		return zapcore.DebugLevel
+	default:
+		// A person must act, and it is not the daemon that is broken.
+		return zapcore.WarnLevel
+	}
+}
+
+// news says whether the failure is another one than the last; numbers in it,
+// such as the rack's request IDs, make no difference.
+func (s *said) news(request, failure string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	failure = withoutIDs(failure)
+	if s.failures[request] == failure {
+		return false
+	}
+
+	s.failures[request] = failure
+
+	return true
+}
+
+func (s *said) forget(request string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	delete(s.failures, request)
+}
+
+// withoutIDs takes out the words that hold a digit.
+func withoutIDs(s string) string {
+	words := strings.Fields(s)
+
+	return strings.Join(slices.DeleteFunc(words, func(w string) bool { return strings.ContainsAny(w, "0123456789") }), " ")
 }
 
 func isA[E error](err error) bool {

@@ -75,6 +75,8 @@ func apiRoutes() []route {
 		{"instance_stop", "POST /v1/instances/{instance}/stop", (*Server).instanceStop},
 		{"instance_reboot", "POST /v1/instances/{instance}/reboot", (*Server).instanceReboot},
 		{"instance_disk_list", "GET /v1/instances/{instance}/disks", (*Server).instanceDiskList},
+		{"instance_disk_attach", "POST /v1/instances/{instance}/disks/attach", (*Server).instanceDiskAttach},
+		{"instance_disk_detach", "POST /v1/instances/{instance}/disks/detach", (*Server).instanceDiskDetach},
 		{"instance_external_ip_list", "GET /v1/instances/{instance}/external-ips", (*Server).instanceIPList},
 		{"instance_ssh_public_key_list", "GET /v1/instances/{instance}/ssh-public-keys", (*Server).instanceKeyList},
 		{"instance_anti_affinity_group_list", "GET /v1/instances/{instance}/anti-affinity-groups", (*Server).instanceGroupList},
