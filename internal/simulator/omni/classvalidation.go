@@ -68,18 +68,13 @@ func (v *validator) machineClassUnused(ctx context.Context, class *omni.MachineC
 }
 
 // machineRequestSet checks a set; unlike a request made by hand, its Talos
-// version must be one that Omni offers, and so has no v.
-func (v *validator) machineRequestSet(ctx context.Context, old, set *omni.MachineRequestSet) error {
+// version must be one that Omni offers, and so has no v. Its provider data is
+// not held against the schema, unlike that of a class.
+func (v *validator) machineRequestSet(ctx context.Context, set *omni.MachineRequestSet) error {
 	spec := set.TypedSpec().Value
 
 	if spec.GetProviderId() == "" {
 		return errors.New("provider id can not be empty")
-	}
-
-	if old == nil || old.TypedSpec().Value.GetProviderData() != spec.GetProviderData() {
-		if err := v.providerData(ctx, spec.GetProviderId(), spec.GetProviderData()); err != nil {
-			return err
-		}
 	}
 
 	if err := checkKernelArgs("kernel args", spec.GetKernelArgs()); err != nil {

@@ -54,7 +54,7 @@ func (v *validator) create(ctx context.Context, res resource.Resource) error {
 	case *omni.MachineClass:
 		return invalid(v.machineClass(ctx, nil, r))
 	case *omni.MachineRequestSet:
-		return invalid(v.machineRequestSet(ctx, nil, r))
+		return invalid(v.machineRequestSet(ctx, r))
 	case *omni.MachineSet:
 		return invalid(v.machineSet(ctx, r))
 	}
@@ -77,9 +77,7 @@ func (v *validator) update(ctx context.Context, old, res resource.Resource) erro
 
 		return invalid(v.machineClass(ctx, was, r))
 	case *omni.MachineRequestSet:
-		was, _ := old.(*omni.MachineRequestSet)
-
-		return invalid(v.machineRequestSet(ctx, was, r))
+		return invalid(v.machineRequestSet(ctx, r))
 	case *omni.MachineSet:
 		if running(r) {
 			return invalid(v.machineSet(ctx, r))
