@@ -127,7 +127,7 @@ func start(t *testing.T, env map[string]string) *daemon {
 	t.Helper()
 
 	d := &daemon{t: t, done: make(chan struct{}), health: freeAddress(t)}
-	d.cmd = exec.CommandContext(context.WithoutCancel(t.Context()), binary) //nolint:gosec // built above
+	d.cmd = exec.CommandContext(context.WithoutCancel(t.Context()), binary)
 	d.cmd.Env = []string{"HOME=" + t.TempDir(), "HEALTH_ADDRESS=" + d.health}
 
 	for k, v := range env {
@@ -166,7 +166,7 @@ func freeAddress(t *testing.T) string {
 		t.Fatal(err)
 	}
 
-	defer l.Close() //nolint:errcheck // only its number was wanted
+	defer l.Close()
 
 	return l.Addr().String()
 }
@@ -221,7 +221,7 @@ func (d *daemon) ready() (bool, string) {
 		return false, err.Error()
 	}
 
-	defer resp.Body.Close() //nolint:errcheck // only read from
+	defer resp.Body.Close()
 
 	var body bytes.Buffer
 

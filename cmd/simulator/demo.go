@@ -39,7 +39,7 @@ daemon breaks another of its promises on the way.`,
 			cfg.Class, cfg.ClassName = examples.MachineClass, examples.MachineClassName
 
 			for _, n := range scales {
-				cfg.Scales = append(cfg.Scales, uint32(n)) //nolint:gosec // numbers of machines
+				cfg.Scales = append(cfg.Scales, uint32(n))
 			}
 
 			return runDemo(ctx, cfg)

@@ -87,7 +87,7 @@ func serveFactory(ctx context.Context, cmd *cobra.Command, options factoryOption
 		options.config.ImageSize, options.config.ContentBytes = talosimage.FullSize, talosimage.FullContent
 	}
 
-	server, err := factory.New(options.config)
+	server, err := factory.New(options.config) //nolint:contextcheck // it serves until it is closed
 	if err != nil {
 		return err
 	}

@@ -43,7 +43,7 @@ func TestFactoryCommand(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if resp.Body.Close(); resp.StatusCode != http.StatusOK { //nolint:errcheck // nothing was read
+	if resp.Body.Close(); resp.StatusCode != http.StatusOK {
 		t.Fatal(resp.Status)
 	}
 

@@ -13,7 +13,7 @@ import (
 
 func main() {
 	if err := rootCommand().ExecuteContext(context.Background()); err != nil {
-		fmt.Fprintln(os.Stderr, "simulator:", err) //nolint:errcheck // there is no other place to say it
+		fmt.Fprintln(os.Stderr, "simulator:", err)
 		os.Exit(1)
 	}
 }

@@ -74,7 +74,7 @@ func probe(ctx context.Context, r Rack) error {
 func rackTrouble(host string, err error) (key, text string) {
 	class := rack.ClassOf(err)
 
-	switch class { //nolint:exhaustive // the others are told in the rack's own words
+	switch class {
 	case rack.ClassCredentials:
 		return class.String(), "the rack at " + host + " refuses the token, renew it (OXIDE_TOKEN): " + rack.Reason(err)
 	case rack.ClassVersion:

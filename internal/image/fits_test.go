@@ -64,7 +64,10 @@ func TestADiskThatIsTooSmallCostsNoUpload(t *testing.T) {
 
 		// However often it is asked again, nothing is made or even opened.
 		for range 5 {
-			_, _ = m.Ask(t.Context(), small)
+			if _, err := m.Ask(t.Context(), small); err == nil {
+				t.Error("the small disk is served")
+			}
+
 			time.Sleep(time.Minute)
 		}
 

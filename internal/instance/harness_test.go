@@ -117,6 +117,15 @@ func (b *bench) ok(err error) {
 	}
 }
 
+// storing wants a wait that is only there to have the state stored.
+func (b *bench) storing(err error) {
+	b.t.Helper()
+
+	if w, ok := AsWait(err); !ok || w.Reason != "" {
+		b.t.Fatalf("got %v", err)
+	}
+}
+
 func (b *bench) makeImage() *oxide.Image {
 	b.t.Helper()
 	ctx := b.t.Context()

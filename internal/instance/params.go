@@ -21,7 +21,7 @@ func (m *Machines) params(spec *specs.InstanceSpec, userData string) oxide.Insta
 		Name:              oxide.Name(plan.GetInstanceName()),
 		Hostname:          oxide.Hostname(plan.GetInstanceName()),
 		Description:       m.mark(plan.GetRequestId(), naming.KindInstance).Describe("Talos machine " + plan.GetRequestId() + " of Omni."),
-		Ncpus:             oxide.InstanceCpuCount(plan.GetCpus()),
+		Ncpus:             oxide.InstanceCpuCount(plan.GetCpus()), //nolint:gosec // planned: at most 254
 		Memory:            oxide.ByteCount(plan.GetMemoryBytes()),
 		AutoRestartPolicy: oxide.InstanceAutoRestartPolicy(plan.GetAutoRestartPolicy()),
 		CpuPlatform:       oxide.InstanceCpuPlatform(plan.GetCpuPlatform()),

@@ -64,7 +64,7 @@ func (m *Machines) removeInstances(ctx context.Context, spec *specs.InstanceSpec
 	if id := spec.GetInstanceId(); id != "" {
 		i, err := m.cfg.Rack.ViewInstance(ctx, id)
 
-		switch rack.ClassOf(err) { //nolint:exhaustive // every other class is an error like any
+		switch rack.ClassOf(err) {
 		case rack.ClassOK:
 			if !m.ours(i.Description, plan.GetRequestId(), naming.KindInstance) {
 				return nil, mend(nil, "instance %s does not bear our mark: it is left alone", id)
@@ -116,7 +116,7 @@ func (m *Machines) removeInstance(ctx context.Context, i *oxide.Instance) error 
 func (m *Machines) deleteInstance(ctx context.Context, i *oxide.Instance) error {
 	err := m.cfg.Rack.DeleteInstance(ctx, i.Id)
 
-	switch rack.ClassOf(err) { //nolint:exhaustive // every other class means look again
+	switch rack.ClassOf(err) {
 	case rack.ClassOK:
 		m.forgetStop(i.Id)
 
@@ -153,7 +153,7 @@ func (m *Machines) stop(ctx context.Context, i *oxide.Instance) error {
 
 	err := m.cfg.Rack.StopInstance(ctx, i.Id)
 
-	switch rack.ClassOf(err) { //nolint:exhaustive // every other class means look again
+	switch rack.ClassOf(err) {
 	case rack.ClassOK:
 		return waitFor(2*time.Second, "the instance is stopping")
 	case rack.ClassCredentials, rack.ClassForbidden, rack.ClassVersion:
@@ -229,7 +229,7 @@ func (m *Machines) removeDisk(ctx context.Context, d oxide.Disk, requestID strin
 // deleteDisk does the next thing to one disk of ours. It returns nil when the
 // disk was deleted in this call.
 func (m *Machines) deleteDisk(ctx context.Context, d oxide.Disk, requestID string) error {
-	switch d.State.State() { //nolint:exhaustive // every other state passes into one of these
+	switch d.State.State() {
 	case oxide.DiskStateStateDetached, oxide.DiskStateStateFaulted:
 	case oxide.DiskStateStateAttached:
 		return waitFor(5*time.Second, "disk %q is attached to %s: detach it if that is not the machine being removed", d.Name, holder(d))
@@ -248,7 +248,7 @@ func (m *Machines) deleteDisk(ctx context.Context, d oxide.Disk, requestID strin
 	err := m.cfg.Rack.DeleteDisk(ctx, d.Id)
 	m.deletes.Done(key, m.now().Sub(began))
 
-	switch rack.ClassOf(err) { //nolint:exhaustive // every other class means look again
+	switch rack.ClassOf(err) {
 	case rack.ClassOK:
 		return nil
 	case rack.ClassCredentials, rack.ClassForbidden, rack.ClassVersion:

@@ -216,7 +216,7 @@ func TestATeardownAfterAKilledCreateSettlesToo(t *testing.T) {
 	spec := b.planned("r1")
 	// The attempt was stored and the process died: nobody knows whether the call
 	// went out.
-	b.ok(b.m.stampAttempt(spec).(*Wait).Cause) //nolint:forcetypeassert,errcheck // a wait to have it stored
+	b.storing(b.m.stampAttempt(spec))
 
 	began := b.now
 

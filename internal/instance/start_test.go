@@ -96,7 +96,7 @@ func TestAnInstanceThatVanishedIsProvenGoneAndMadeAgain(t *testing.T) {
 		t.Fatalf("got %v", err)
 	}
 
-	b.ok(b.m.Forget(t.Context(), spec).(*Wait).Cause) //nolint:forcetypeassert,errcheck // a wait to have it stored
+	b.storing(b.m.Forget(t.Context(), spec))
 	b.wantLeft(0, 0)
 
 	if spec.GetInstanceId() != "" || spec.GetIncarnation() != 1 {

@@ -157,7 +157,7 @@ func (d *Daemon) serve(ctx context.Context, st state.State, schematics provision
 	return p.Run(ctx, Quiet(d.opts.Logger),
 		infra.WithState(state.WrapCore(newStatusGate(st))),
 		infra.WithImageFactoryClient(schematics),
-		infra.WithConcurrency(uint(d.opts.Concurrency)), //nolint:gosec // configured: 1 to 100
+		infra.WithConcurrency(uint(d.opts.Concurrency)),
 		infra.WithEncodeRequestIDsIntoTokens(),
 		infra.WithHealthCheckFunc(d.healthLine),
 		infra.WithHealthCheckInterval(healthEvery),

@@ -23,7 +23,7 @@ const (
 	cluster      = "demo"
 	machineSet   = "demo-workers"
 	talosVersion = "1.13.5"
-	rackToken    = "oxide-token-demo" //nolint:gosec // opens the demo's own simulator
+	rackToken    = "oxide-token-demo"
 	// phaseWithin bounds one change of scale.
 	phaseWithin = 3 * time.Minute
 	lookEvery   = 200 * time.Millisecond
@@ -127,7 +127,7 @@ func (s *show) start(ctx context.Context) error {
 
 	s.control = rack["endpoint"]
 
-	key, err := os.ReadFile(filepath.Join(omniDir, "admin.key")) //nolint:gosec // in the demo's own directory
+	key, err := os.ReadFile(filepath.Join(omniDir, "admin.key"))
 	if err != nil {
 		return fmt.Errorf("reading the administrator's key: %w", err)
 	}

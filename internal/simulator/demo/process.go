@@ -41,13 +41,13 @@ type process struct {
 func startProcess(ctx context.Context, dir, name, program string, args, env []string) (*process, error) {
 	path := filepath.Join(dir, name+".log")
 
-	log, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600) //nolint:gosec // in the demo's own directory
+	log, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("starting %s: %w", name, err)
 	}
 
 	p := &process{name: name, log: path, ready: make(chan map[string]string, 1), done: make(chan struct{})}
-	p.cmd = exec.CommandContext(context.WithoutCancel(ctx), program, args...) //nolint:gosec // the demo's own binaries
+	p.cmd = exec.CommandContext(context.WithoutCancel(ctx), program, args...)
 	p.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir}, env...)
 	p.cmd.Stderr = log
 

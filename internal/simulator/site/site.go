@@ -73,6 +73,7 @@ func Start(ctx context.Context, cfg Config) (s *Site, err error) {
 		cfg.Factory.TimeScale = cfg.TimeScale
 	}
 
+	//nolint:contextcheck // it serves until it is closed
 	if s.Factory, err = factory.New(cfg.Factory); err != nil {
 		return s, fmt.Errorf("starting the factory: %w", err)
 	}
@@ -91,7 +92,11 @@ func Start(ctx context.Context, cfg Config) (s *Site, err error) {
 		return s, fmt.Errorf("starting the rack: %w", err)
 	}
 
-	return s, s.startOperator(ctx)
+	if err = s.startOperator(ctx); err != nil {
+		return s, fmt.Errorf("making the operator: %w", err)
+	}
+
+	return s, nil
 }
 
 func (s *Site) startRack(ctx context.Context, cfg Config) (err error) {

@@ -1,0 +1,83 @@
+package provider
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/http"
+	"sync"
+	"testing"
+
+	"google.golang.org/grpc/test/bufconn"
+)
+
+// network is a network in memory, so that time can be fake in a test that
+// speaks the real protocols.
+type network struct {
+	mu        sync.Mutex
+	listeners map[string]*bufconn.Listener
+	// cert makes the Omni API speak TLS.
+	cert *tls.Certificate
+}
+
+func newNetwork() *network { return &network{listeners: map[string]*bufconn.Listener{}} }
+
+func (n *network) listen(_ context.Context, name, _ string) (net.Listener, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+
+	l := bufconn.Listen(1 << 20)
+	n.listeners[name] = l
+
+	if n.cert != nil {
+		return tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{*n.cert}, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"}}), nil
+	}
+
+	return l, nil
+}
+
+var errRefused = errors.New("connection refused")
+
+// dialer dials a listener by its name, whatever the address.
+func (n *network) dialer(name string) func(context.Context, string) (net.Conn, error) {
+	return func(ctx context.Context, _ string) (net.Conn, error) {
+		n.mu.Lock()
+		l := n.listeners[name]
+		n.mu.Unlock()
+
+		if l == nil {
+			return nil, errRefused
+		}
+
+		return l.DialContext(ctx)
+	}
+}
+
+// serve answers HTTP under a name until the test ends, and gives a transport
+// that finds it.
+func (n *network) serve(t *testing.T, name string, h http.Handler) *http.Transport {
+	t.Helper()
+
+	l, err := n.listen(t.Context(), name, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	s := &http.Server{Handler: h} //nolint:gosec // in memory, no slow strangers
+	served := make(chan error, 1)
+
+	go func() { served <- s.Serve(l) }()
+
+	t.Cleanup(func() {
+		_ = s.Close()
+
+		if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+			t.Errorf("serving %s: %v", name, err)
+		}
+	})
+
+	dial := n.dialer(name)
+
+	return &http.Transport{DialContext: func(ctx context.Context, _, address string) (net.Conn, error) { return dial(ctx, address) }}
+}
