@@ -11,14 +11,14 @@ import (
 
 const gib = 1 << 30
 
-// refused asks until the disk is refused.
-func refused(t *testing.T, m *image.Manager, w image.Want) *image.MendError {
+// refused asks until the disk is refused, and answers why.
+func refused(t *testing.T, m *image.Manager, w image.Want) string {
 	t.Helper()
 
 	for range 20 {
 		s, err := m.Ask(t.Context(), w)
 		if mend, ok := errors.AsType[*image.MendError](err); ok {
-			return mend
+			return mend.Reason
 		}
 
 		time.Sleep(s.RetryIn)
@@ -26,7 +26,7 @@ func refused(t *testing.T, m *image.Manager, w image.Want) *image.MendError {
 
 	t.Fatal("the disk is not refused")
 
-	return nil
+	return ""
 }
 
 func TestADiskThatIsTooSmallIsRefusedWithBothSizes(t *testing.T) {
@@ -39,7 +39,7 @@ func TestADiskThatIsTooSmallIsRefusedWithBothSizes(t *testing.T) {
 		small := want()
 		small.DiskBytes = gib
 
-		if got := refused(t, m, small).Reason; !strings.Contains(got, "boot_disk_size: 1 GiB is less than the 2 GiB") {
+		if got := refused(t, m, small); !strings.Contains(got, "boot_disk_size: 1 GiB is less than the 2 GiB") {
 			t.Errorf("got %q", got)
 		}
 	})
