@@ -77,7 +77,7 @@ type setup struct {
 }
 
 // bubble runs a test on a bench in fake time.
-func bubble(t *testing.T, test func(b *bench), change ...func(*setup)) {
+func bubble(t *testing.T, test func(t *testing.T, b *bench), change ...func(*setup)) {
 	t.Helper()
 
 	synctest.Test(t, func(t *testing.T) {
@@ -86,7 +86,7 @@ func bubble(t *testing.T, test func(b *bench), change ...func(*setup)) {
 			c(&s)
 		}
 
-		test(newBench(t, s))
+		test(t, newBench(t, s))
 	})
 }
 
