@@ -45,7 +45,7 @@ func (m *Machines) proveProjectGone(ctx context.Context, plan *specs.Plan, cause
 		return &Wait{
 			Reason: "project " + plan.GetProjectName() + " can not be read: deleted, or the token has lost its role; " +
 				"give the token a role in it or silo viewer",
-			After: time.Minute, Cause: cause,
+			After: 30 * time.Second, Cause: cause,
 		}
 	case rack.ClassExists, rack.ClassInvalid, rack.ClassCredentials, rack.ClassCapacity, rack.ClassConflict,
 		rack.ClassBusy, rack.ClassInternal, rack.ClassVersion, rack.ClassLost:
@@ -54,7 +54,7 @@ func (m *Machines) proveProjectGone(ctx context.Context, plan *specs.Plan, cause
 
 	for i := range projects {
 		if projects[i].Id == plan.GetProjectId() {
-			return &Wait{Reason: "the rack lists project " + plan.GetProjectName() + " but does not show it", After: time.Minute, Cause: cause}
+			return &Wait{Reason: "the rack lists project " + plan.GetProjectName() + " but does not show it", After: 30 * time.Second, Cause: cause}
 		}
 	}
 

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/simulator/rack"
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/simulator/site"
+)
+
+// A token that may not promote keeps the image in the project, once, and the
+// main job works all the same.
+func TestATokenThatMayNotPromoteKeepsTheImageInTheProject(t *testing.T) {
+	t.Parallel()
+
+	p := newPlace(t, site.Config{})
+	p.Rack.SetToken(rack.Token{
+		Value: "oxide-token-limited", User: "limited", SiloRole: rack.RoleViewer,
+		ProjectRoles: map[string]rack.Role{site.Project: rack.RoleLimitedCollaborator},
+	})
+
+	env := p.env("oxide")
+	env["OXIDE_TOKEN"] = "oxide-token-limited"
+	start(t, env)
+	p.waitRegistered("oxide")
+	p.set("workers", "oxide", 2)
+	p.waitJoined("workers", 2)
+
+	if left := p.inventory(); len(left.ProjectImages) != 1 || len(left.SiloImages) != 0 || p.uploads() != 1 {
+		t.Errorf("%d images in the project, %d in the silo, %d uploads", len(left.ProjectImages), len(left.SiloImages), p.uploads())
+	}
+
+	p.set("workers", "oxide", 0)
+	p.waitNothingLeft()
+}
+
+// A role that is lost for a while in the middle of a teardown drops no
+// finalizer, and the teardown ends when the role is back.
+func TestARoleLostInATeardownLeaksNothing(t *testing.T) {
+	t.Parallel()
+
+	p := newPlace(t, site.Config{})
+	start(t, p.env("oxide"))
+	p.waitRegistered("oxide")
+	p.set("workers", "oxide", 2)
+	p.waitJoined("workers", 2)
+
+	p.Rack.SetToken(rack.Token{Value: p.RackToken, User: "provider", SiloRole: rack.SiloNone})
+
+	// The operator shares the daemon's token, so the rack is asked directly.
+	views := p.Rack.CallCount("instance_view")
+
+	p.set("workers", "oxide", 0)
+	p.eventually("the teardown to be tried without the role", func() bool { return p.Rack.CallCount("instance_view") >= views+4 })
+
+	if n := len(p.requests()); n != 2 {
+		t.Errorf("%d requests are left: a finalizer was dropped while the machines run", n)
+	}
+
+	p.Rack.SetToken(rack.Token{Value: p.RackToken, User: "provider"})
+	p.waitNothingLeft()
+}
