@@ -61,7 +61,7 @@ func (p *Provisioner) plan(ctx context.Context, logger *zap.Logger, pctx Context
 		return &instance.Mend{Reason: "machine class: " + err.Error(), Cause: err}
 	}
 
-	talosVersion, err := checkTalos(logger, request.TypedSpec().Value.GetTalosVersion())
+	talosVersion, err := checkTalos(request.TypedSpec().Value.GetTalosVersion())
 	if err != nil {
 		return err
 	}
@@ -69,7 +69,7 @@ func (p *Provisioner) plan(ctx context.Context, logger *zap.Logger, pctx Context
 	plan := &specs.Plan{
 		RequestHash: hash, RequestId: pctx.GetRequestID(), Owner: p.Owner,
 		InstanceName: naming.Instance(pctx.GetRequestID()),
-		Image:        &specs.ImagePlan{TalosVersion: talosVersion, Architecture: architecture},
+		Image:        &specs.ImagePlan{TalosVersion: talosVersion.String(), Architecture: architecture},
 	}
 
 	sizes(plan, class)
@@ -88,24 +88,26 @@ func (p *Provisioner) plan(ctx context.Context, logger *zap.Logger, pctx Context
 	logger.Info("planned", zap.String("oxide.project.name", plan.GetProjectName()), zap.String("oxide.instance.name", plan.GetInstanceName()),
 		zap.String("talos.version", plan.GetImage().GetTalosVersion()), zap.String("talos.schematic", plan.GetImage().GetSchematicId()))
 
+	// Here and not where the version is checked: a plan is tried until it can be
+	// made, and warned of once.
+	if w := talosVersion.Warning(); w != "" {
+		logger.Warn(w, zap.String("talos.version", talosVersion.String()))
+	}
+
 	return nil
 }
 
-func checkTalos(logger *zap.Logger, asked string) (string, error) {
+func checkTalos(asked string) (talos.Version, error) {
 	v, err := talos.ParseVersion(asked)
+	if err == nil {
+		err = v.Supported()
+	}
+
 	if err != nil {
-		return "", &instance.Mend{Reason: err.Error(), Cause: err}
+		return talos.Version{}, &instance.Mend{Reason: err.Error(), Cause: err}
 	}
 
-	if err := v.Supported(); err != nil {
-		return "", &instance.Mend{Reason: err.Error(), Cause: err}
-	}
-
-	if w := v.Warning(); w != "" {
-		logger.Warn(w, zap.String("talos.version", v.String()))
-	}
-
-	return v.String(), nil
+	return v, nil
 }
 
 // sizes fills in what needs no look at the rack.
