@@ -65,6 +65,9 @@ type bench struct {
 	logger *zap.Logger
 	logs   *observer.ObservedLogs
 
+	// callsBefore is the number of calls to the rack that the bench itself made.
+	callsBefore int
+
 	// before and after are called around each call to the rack, with its
 	// operation.
 	before, after atomic.Pointer[func(operation string)]
@@ -108,6 +111,7 @@ func newBench(t *testing.T, s setup) *bench {
 	b.talosImage = b.makeImage("talos", "")
 	b.images.answers(func(int, image.Want) (image.Status, error) { return b.ready(b.talosImage), nil })
 	b.work = b.provisioner()
+	b.callsBefore = len(b.sim.Calls())
 
 	return b
 }
