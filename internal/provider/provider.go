@@ -105,7 +105,7 @@ func (p *Provisioner) step(name string, run stepFunc) provision.Step[*Instance] 
 
 		defer func() {
 			if r := recover(); r != nil {
-				logger.Error("step panicked", zap.Any("panic", r), zap.ByteString("stack", debug.Stack()))
+				logger.Error(stepPanicked, zap.NamedError("panic", fmt.Errorf("%v", r)), zap.ByteString("stack", debug.Stack()))
 				err = outcome(ctx, fmt.Errorf("internal error in step %q: please report it", name))
 			}
 		}()
@@ -121,7 +121,7 @@ func (p *Provisioner) Deprovision(ctx context.Context, logger *zap.Logger, res *
 
 	defer func() {
 		if r := recover(); r != nil {
-			logger.Error("teardown panicked", zap.Any("panic", r), zap.ByteString("stack", debug.Stack()))
+			logger.Error(teardownPanicked, zap.NamedError("panic", fmt.Errorf("%v", r)), zap.ByteString("stack", debug.Stack()))
 			err = outcome(ctx, fmt.Errorf("internal error in teardown: please report it"))
 		}
 	}()

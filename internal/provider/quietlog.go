@@ -10,6 +10,12 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
+// What is logged with the stack of a panic.
+const (
+	stepPanicked     = "step panicked"
+	teardownPanicked = "teardown panicked"
+)
+
 // quietCore takes out of the log what is no news. The COSI runtime logs every
 // requeue with a reason as an error, and the SDK every run of every step and
 // every failure each minute; a machine that waits for its image, or a class with
@@ -64,8 +70,13 @@ func (c quietCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
 	switch e.Message {
 	case "running provision step", "reconcile succeeded":
 		e.Level = zapcore.DebugLevel
-	case "machine provision finished":
+	case "machine provision finished", "machine deprovisioned":
 		c.said.forget(c.request)
+	case stepPanicked, teardownPanicked:
+		// Tried again each minute, and the stack is long.
+		if err := errorField(fields); err != nil && !c.said.news(c.request+"/"+e.Message, err.Error()) {
+			e.Level = zapcore.DebugLevel
+		}
 	case "reconcile failed", "machine provision failed":
 		e.Level = c.failure(e, errorField(fields))
 	}
@@ -113,6 +124,8 @@ func (s *said) forget(request string) {
 	defer s.mu.Unlock()
 
 	delete(s.failures, request)
+	delete(s.failures, request+"/"+stepPanicked)
+	delete(s.failures, request+"/"+teardownPanicked)
 }
 
 // withoutIDs takes out the words that hold a digit.
