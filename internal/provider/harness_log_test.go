@@ -12,8 +12,8 @@ import (
 func (b *bench) logText() string { return text(b.logged(zapcore.InfoLevel)) }
 
 // logged are the lines at or above a level.
-func (b *bench) logged(level zapcore.Level) []observer.LoggedEntry {
-	var out []observer.LoggedEntry
+func (b *bench) logged(level zapcore.Level) []entry {
+	var out []entry
 
 	for _, e := range b.logs.All() {
 		if e.Level >= level {
@@ -24,7 +24,9 @@ func (b *bench) logged(level zapcore.Level) []observer.LoggedEntry {
 	return out
 }
 
-func text(entries []observer.LoggedEntry) string {
+type entry = observer.LoggedEntry
+
+func text(entries []entry) string {
 	var s strings.Builder
 
 	for _, e := range entries {
