@@ -219,7 +219,11 @@ func (m *Machines) nameTaken(ctx context.Context, spec *specs.InstanceSpec, err 
 		return mend(err, "a disk named %q that is not ours is in project %q: rename or delete it", name, plan.GetProjectName())
 	}
 
-	return m.removeDisk(ctx, *disk, plan.GetRequestId())
+	if err := m.deleteDisk(ctx, *disk); err != nil {
+		return err
+	}
+
+	return waitFor(time.Second, "removed the left-over disk %q", disk.Name)
 }
 
 // recordDisks stores the IDs of the disks made with the instance. Without them

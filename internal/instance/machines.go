@@ -93,9 +93,7 @@ func New(cfg Config) *Machines {
 	return &Machines{
 		cfg:     cfg,
 		creates: NewPlaces(cfg.MaxCreates, 2*time.Second),
-		// The rack gets parallel deletes of disks wrong at times, and a disk then
-		// comes back faulted under another name.
-		deletes: NewPlaces(1, 100*time.Millisecond),
+		deletes: NewPlaces(1, time.Second),
 		now:     time.Now,
 		stops:   map[string]stop{},
 	}

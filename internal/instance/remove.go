@@ -192,7 +192,18 @@ func (m *Machines) forgetStop(id string) {
 
 // removeDisks deletes every disk of the project that bears the request's mark
 // as boot or data disk. A disk that somebody attached later has no such mark.
+//
+// The rack gets parallel deletes of disks wrong at times, and a disk then comes
+// back faulted under another name, so requests take turns.
 func (m *Machines) removeDisks(ctx context.Context, plan *specs.Plan) error {
+	ok, again, position := m.deletes.Ask(plan.GetRequestId())
+	if !ok {
+		return waitFor(again, "waiting for a turn to delete disks, number %d in line", position)
+	}
+
+	began := m.now()
+	defer func() { m.deletes.Done(plan.GetRequestId(), m.now().Sub(began)) }()
+
 	all, err := m.cfg.Rack.ListDisks(ctx, plan.GetProjectId())
 	if err != nil {
 		if rack.ClassOf(err) == rack.ClassGone {
@@ -209,7 +220,7 @@ func (m *Machines) removeDisks(ctx context.Context, plan *specs.Plan) error {
 			continue
 		}
 
-		if w := m.deleteDisk(ctx, all[i], plan.GetRequestId()); w != nil {
+		if w := m.deleteDisk(ctx, all[i]); w != nil {
 			left = w
 		}
 	}
@@ -217,18 +228,9 @@ func (m *Machines) removeDisks(ctx context.Context, plan *specs.Plan) error {
 	return left
 }
 
-// removeDisk deletes one disk and has the caller look again.
-func (m *Machines) removeDisk(ctx context.Context, d oxide.Disk, requestID string) error {
-	if err := m.deleteDisk(ctx, d, requestID); err != nil {
-		return err
-	}
-
-	return waitFor(time.Second, "removed the left-over disk %q", d.Name)
-}
-
 // deleteDisk does the next thing to one disk of ours. It returns nil when the
 // disk was deleted in this call.
-func (m *Machines) deleteDisk(ctx context.Context, d oxide.Disk, requestID string) error {
+func (m *Machines) deleteDisk(ctx context.Context, d oxide.Disk) error {
 	switch d.State.State() {
 	case oxide.DiskStateStateDetached, oxide.DiskStateStateFaulted:
 	case oxide.DiskStateStateAttached:
@@ -237,16 +239,7 @@ func (m *Machines) deleteDisk(ctx context.Context, d oxide.Disk, requestID strin
 		return waitFor(3*time.Second, "disk %q is %s, waiting to delete it", d.Name, d.State.State())
 	}
 
-	key := requestID + "/" + d.Id
-
-	ok, again, _ := m.deletes.Ask(key)
-	if !ok {
-		return waitFor(again, "waiting for a turn to delete disk %q", d.Name)
-	}
-
-	began := m.now()
 	err := m.cfg.Rack.DeleteDisk(ctx, d.Id)
-	m.deletes.Done(key, m.now().Sub(began))
 
 	switch rack.ClassOf(err) {
 	case rack.ClassOK:

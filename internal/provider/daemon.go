@@ -58,6 +58,8 @@ type Daemon struct {
 	run  string
 
 	current atomic.Pointer[state.State]
+	// last is the client of the link that the end of the daemon ended.
+	last *client.Client
 
 	// work is what outlives a link to Omni: made at the first one, when the owner
 	// is known.
@@ -74,10 +76,19 @@ var errOwnerChanged = errors.New("the owner ID stored in Omni is another one now
 // away at the start and at any time later.
 func (d *Daemon) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
 
 	var loops sync.WaitGroup
-	defer loops.Wait()
+
+	// The last link is closed after all work has ended: what work leaves behind it
+	// may still have to be told to Omni.
+	defer func() {
+		cancel(nil)
+		loops.Wait()
+
+		if d.last != nil {
+			_ = d.last.Close()
+		}
+	}()
 
 	loops.Go(func() { d.opts.Board.WatchRack(ctx, d.opts.Rack) })
 

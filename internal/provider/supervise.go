@@ -96,7 +96,13 @@ func (d *Daemon) link(ctx context.Context, started func(owner string)) error {
 		return err
 	}
 
-	defer c.Close() //nolint:errcheck // nothing is lost with it
+	defer func() {
+		if ctx.Err() != nil {
+			d.last = c
+		} else {
+			_ = c.Close()
+		}
+	}()
 
 	st := c.Omni().State()
 
