@@ -60,6 +60,20 @@ func (s *Server) Calls() []Call {
 	return append([]Call(nil), s.calls.calls...)
 }
 
+// Call is one call by its number, as hooks get it; false when the log does not
+// hold it any more.
+func (s *Server) Call(number int) (Call, bool) {
+	s.calls.mu.Lock()
+	defer s.calls.mu.Unlock()
+
+	index := number - (s.calls.count - len(s.calls.calls)) - 1
+	if index < 0 || index >= len(s.calls.calls) {
+		return Call{}, false
+	}
+
+	return s.calls.calls[index], true
+}
+
 func (l *callLog) begin(call Call) int {
 	l.mu.Lock()
 

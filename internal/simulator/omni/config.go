@@ -76,7 +76,8 @@ type Config struct {
 
 	// BeforeCall and AfterCall are called around each call of the Omni API,
 	// outside of all locks: before the call did anything, and after it took
-	// effect but before it is answered. The name is "<verb> <type> <id>".
+	// effect but before it is answered. The name is "<verb> <type> <id>". A
+	// BeforeCall that ends its goroutine (runtime.Goexit) drops the call.
 	BeforeCall func(number int, name string)
 	AfterCall  func(number int, name string)
 

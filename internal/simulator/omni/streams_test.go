@@ -3,6 +3,7 @@ package omni_test
 import (
 	"context"
 	"net/http"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -128,6 +129,44 @@ func TestDataDirectory(t *testing.T) {
 
 	if _, err := st.Get(t.Context(), gone.Metadata()); !state.IsNotFoundError(err) {
 		t.Errorf("a destroyed resource came back: %v", err)
+	}
+}
+
+// A hook can drop a call before it does anything.
+func TestAHookDropsACall(t *testing.T) {
+	server := newServer(t)
+	st := providerState(t, server, "oxide")
+	typ := "Lease.oxide.infraprovider.sidero.dev"
+
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+
+	dropped := make(chan int, 1)
+
+	server.SetHooks(func(number int, name string) {
+		if strings.HasPrefix(name, "Create "+typ) {
+			dropped <- number
+
+			cancel()
+			runtime.Goexit()
+		}
+	}, nil)
+
+	record := newRecord("infra-provider:oxide", typ, "first")
+	if err := st.Create(ctx, record); err == nil {
+		t.Error("the dropped call was answered")
+	}
+
+	if c, ok := server.Call(<-dropped); !ok || c.Verb != "Create" || c.Code != "" {
+		t.Errorf("the call is %+v", c)
+	}
+
+	if _, err := server.AdminState().Get(t.Context(), record.Metadata()); !state.IsNotFoundError(err) {
+		t.Errorf("the dropped call took effect: %v", err)
+	}
+
+	if _, ok := server.Call(99); ok {
+		t.Error("a call that was not made is in the log")
 	}
 }
 

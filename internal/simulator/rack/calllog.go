@@ -86,5 +86,19 @@ func (l *callLog) counted() map[string]int {
 // Calls are the latest API calls, oldest first.
 func (s *Server) Calls() []Call { return s.calls.list() }
 
+// Call is one call by its sequence number, as hooks get it; false when the log
+// does not hold it any more.
+func (s *Server) Call(seq int) (Call, bool) {
+	s.calls.mu.Lock()
+	defer s.calls.mu.Unlock()
+
+	i := seq - s.calls.first
+	if i < 0 || i >= len(s.calls.calls) {
+		return Call{}, false
+	}
+
+	return s.calls.calls[i], true
+}
+
 // CallCount is how often an operation was called.
 func (s *Server) CallCount(operation string) int { return s.calls.counted()[operation] }

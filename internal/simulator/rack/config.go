@@ -42,7 +42,8 @@ type Config struct {
 	SwapGuestUUID bool
 	// BeforeCall and AfterCall are called around each call's work, outside all
 	// locks: before anything is judged, and when the work is done but its
-	// answer not yet written.
+	// answer not yet written. A BeforeCall that panics with
+	// http.ErrAbortHandler drops the call and its connection.
 	BeforeCall, AfterCall func(seq int, operation string)
 	// Logger may be nil.
 	Logger *zap.Logger

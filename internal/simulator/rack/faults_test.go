@@ -282,6 +282,34 @@ func TestCallLogAndHooks(t *testing.T) {
 	}
 }
 
+// A hook can drop a call before it does anything.
+func TestAHookDropsACall(t *testing.T) {
+	r := newRig(t, func(c *Config) {
+		c.BeforeCall = func(_ int, op string) {
+			if op == "disk_create" {
+				panic(http.ErrAbortHandler)
+			}
+		}
+	})
+
+	_, err := r.client.DiskCreate(t.Context(), oxide.DiskCreateParams{
+		Project: demo, Body: &oxide.DiskCreate{Name: "d", Size: oxide.ByteCount(gib), DiskBackend: blank(0)},
+	})
+	noAnswer(t, err)
+
+	if c, ok := r.Call(1); !ok || c.Operation != "disk_create" || c.Done {
+		t.Errorf("the call is %+v", c)
+	}
+
+	if r.exists("d") {
+		t.Error("the dropped call made a disk")
+	}
+
+	if _, ok := r.Call(99); ok {
+		t.Error("a call that was not made is in the log")
+	}
+}
+
 // What was begun goes on although the client has left.
 func TestWorkGoesOnWithoutTheClient(t *testing.T) {
 	r, step := newStepped(t)
