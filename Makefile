@@ -38,6 +38,10 @@ test: ## Run all tests, with the race detector where there is a C compiler (PKG=
 		CGO_ENABLED=0 $(GO) test -timeout 30m $(TESTFLAGS) $(PKG); \
 	fi
 
+.PHONY: crash
+crash: ## Kill the daemon before and after every call that it makes, which takes most of an hour
+	OIPO_CRASH=full $(GO) test -count=1 -v -timeout 6h -run '^TestKillsAtAnyCall$$' ./cmd/omni-infra-provider-oxide/
+
 .PHONY: lint
 lint: ## Check code and protobuf files with the linters, writing nothing
 	$(LINT) run $(PKG)
