@@ -5,7 +5,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode"
 
 	"github.com/cosi-project/runtime/pkg/resource"
 	"github.com/cosi-project/runtime/pkg/state"
@@ -90,8 +89,9 @@ func (g *statusGate) explain(res resource.Resource) {
 	spec.Status = spec.GetError()
 }
 
-// steady keeps a text that differs from the one shown only in its numbers,
-// unless it has stood for a while or a percentage has moved by ten.
+// steady keeps a text that differs from the one shown only in its numbers, the
+// rack's request IDs among them, unless it has stood for a while or a percentage
+// has moved by ten.
 func (g *statusGate) steady(id resource.ID, text string) string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -99,7 +99,7 @@ func (g *statusGate) steady(id resource.ID, text string) string {
 	now := g.now()
 
 	if last, ok := g.shown[id]; ok && now.Sub(last.at) < steadyFor &&
-		withoutDigits(last.text) == withoutDigits(text) && !movedTen(last.text, text) {
+		withoutIDs(last.text) == withoutIDs(text) && !movedTen(last.text, text) {
 		return last.text
 	}
 
@@ -108,16 +108,6 @@ func (g *statusGate) steady(id resource.ID, text string) string {
 	}
 
 	return text
-}
-
-func withoutDigits(s string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsDigit(r) {
-			return -1
-		}
-
-		return r
-	}, s)
 }
 
 func movedTen(before, after string) bool {

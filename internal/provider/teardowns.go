@@ -16,7 +16,7 @@ type teardowns struct {
 
 func newTeardowns() *teardowns { return &teardowns{reasons: map[string]string{}} }
 
-// waits notes a reason; numbers in it are no change.
+// waits notes a reason; numbers and the rack's request IDs in it are no change.
 func (t *teardowns) waits(logger *zap.Logger, requestID, reason string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -24,7 +24,7 @@ func (t *teardowns) waits(logger *zap.Logger, requestID, reason string) {
 	before, seen := t.reasons[requestID]
 	t.reasons[requestID] = reason
 
-	if !seen || withoutDigits(before) != withoutDigits(reason) {
+	if !seen || withoutIDs(before) != withoutIDs(reason) {
 		logger.Info("removing the machine: " + oneLine(reason))
 	}
 }
