@@ -45,7 +45,7 @@ crash: ## Kill the daemon before and after every call that it makes, which takes
 .PHONY: lint
 lint: ## Check code and protobuf files with the linters, writing nothing
 	$(LINT) run $(PKG)
-	$(BUF) lint
+	$(BUF) lint api
 
 .PHONY: lint-fix
 lint-fix: ## Mend what the linters can mend by themselves (check: lint)
@@ -61,11 +61,11 @@ fmt-check: ## Check that the code is formatted
 
 .PHONY: generate
 generate: ## Generate code from the protobuf files
-	$(BUF) generate
+	$(BUF) generate api --template api/buf.gen.yaml
 
 .PHONY: generate-check
 generate-check: ## Check that the generated code is that of the protobuf files
-	@fresh=$$(mktemp -d) && trap 'rm -rf "$$fresh"' EXIT && $(BUF) generate -o "$$fresh" && \
+	@fresh=$$(mktemp -d) && trap 'rm -rf "$$fresh"' EXIT && $(BUF) generate api --template api/buf.gen.yaml -o "$$fresh" && \
 	stale=0 && for file in $$( (cd "$$fresh" && find . -type f; cd - >/dev/null && find . -name '*.pb.go') | sort -u); do \
 		cmp -s "$$fresh/$$file" "$$file" || { echo "$$file is not what its protobuf file says: run make generate"; stale=1; }; \
 	done && exit $$stale
