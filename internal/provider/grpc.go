@@ -27,6 +27,21 @@ func grpcReason(err error) string {
 	return strings.Join(strings.Fields(text), " ")
 }
 
-// codeOf finds the gRPC code of an error, through the SDK's wrapping where that
-// allows it.
-func codeOf(err error) codes.Code { return status.Code(err) }
+// codeOf finds the gRPC code of an error, also where the SDK's wrapping leaves
+// it in the text only.
+func codeOf(err error) codes.Code {
+	if code := status.Code(err); code != codes.Unknown {
+		return code
+	}
+
+	_, after, _ := strings.Cut(err.Error(), "rpc error: code = ")
+	name, _, _ := strings.Cut(after, " ")
+
+	for code := codes.OK + 1; code <= codes.Unauthenticated; code++ {
+		if code.String() == name {
+			return code
+		}
+	}
+
+	return codes.Unknown
+}

@@ -253,7 +253,7 @@ func omniTrouble(endpoint string, err error) (key, text string) {
 		return "key", "Omni at " + endpoint + " refuses the service account key (OMNI_SERVICE_ACCOUNT_KEY): renewed, revoked or expired, or the provider was deleted: " + reason
 	case strings.Contains(reason, "not registered in the system"):
 		return "unregistered", "Omni at " + endpoint + " knows no such provider, create it with `omnictl infraprovider create`: " + reason
-	case code == codes.PermissionDenied || strings.Contains(reason, "PermissionDenied"):
+	case code == codes.PermissionDenied:
 		return "permission", "Omni at " + endpoint + " denies the provider's rights: " + reason
 	case code == codes.Unavailable || code == codes.DeadlineExceeded:
 		return "away", "Omni at " + endpoint + " can not be reached: " + reason
