@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"net/http"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -51,6 +52,8 @@ type bench struct {
 	omni *simomni.Server
 	sim  *simrack.Server
 	rack *rack.Client
+	// factory finds the factory at which Omni registers schematics.
+	factory *http.Transport
 
 	project    *oxide.Project
 	talosImage *oxide.Image
@@ -101,6 +104,7 @@ func newBench(t *testing.T, s setup) *bench {
 	core, logs := observer.New(zapcore.DebugLevel)
 	b.logger, b.logs = zap.New(core), logs
 
+	b.serveFactory()
 	b.startOmni(s.omni)
 	b.startRack(s.rack)
 
@@ -123,6 +127,8 @@ func (b *bench) startOmni(cfg simomni.Config) {
 	if cfg.Endpoint == "" {
 		cfg.Endpoint = "grpc://127.0.0.1:1"
 	}
+
+	cfg.FactoryURL, cfg.FactoryDial = "http://"+factoryHost, b.factory.DialContext
 
 	server, err := simomni.New(cfg)
 	b.ok(err)
