@@ -162,6 +162,10 @@ func (s *sweep) project(ctx context.Context, projectID string, now time.Time, le
 		return err
 	}
 
+	if err := s.superseded(ctx, projectID, disks, now, left); err != nil {
+		return err
+	}
+
 	left.listed[projectID] = true
 
 	byDisk := map[string][]string{}

@@ -155,6 +155,64 @@ func TestLeftoversWithoutARecord(t *testing.T) {
 	})
 }
 
+// Invariant: an image that a dead run's late call has made in the project,
+// while the silo has the same one, is removed. One that is in use, that only
+// the project has, or that is not ours or of a living run, stays.
+func TestAnImageThatTheSiloHasTooIsRemoved(t *testing.T) {
+	t.Parallel()
+
+	const living = "11111111"
+
+	w := newWorld()
+
+	synctest.Test(t, func(t *testing.T) {
+		silo := w.rack.addImage("", "in-the-silo", imageMark(nil), 1<<30, nil)
+		late := w.rack.addImage(project, "late", imageMark(nil), 1<<30, nil)
+		used := w.rack.addImage(project, "used", imageMark(nil), 1<<30, nil)
+		w.rack.addDisk(project, "boot", "A disk.", oxide.DiskStateStateAttached).ImageId = used.Id
+
+		stay := []string{silo.Id, used.Id}
+
+		for name, change := range map[string]func(*naming.Mark){
+			"owner":    func(m *naming.Mark) { m.Owner = strings.Repeat("z", 26) },
+			"provider": func(m *naming.Mark) { m.Provider = "oxide-2" },
+			"run":      func(m *naming.Mark) { m.Run = living },
+			"identity": func(m *naming.Mark) { m.Image = new(*m.Image); m.Image.SecureBoot = true },
+		} {
+			stay = append(stay, w.rack.addImage(project, name, imageMark(change), 1<<30, nil).Id)
+		}
+
+		other := w.omni.of(living)
+		w.record(deadRun, project)
+
+		_, stop := w.start(t, "0a1b2c3d", nil)
+
+		for range 30 {
+			if err := other.Renew(t.Context(), []string{project}); err != nil {
+				t.Fatal(err)
+			}
+
+			time.Sleep(30 * time.Second)
+		}
+
+		stop()
+
+		if w.rack.images[late.Id] != nil {
+			t.Error("the late image is left")
+		}
+
+		for _, id := range stay {
+			if w.rack.images[id] == nil {
+				t.Errorf("image %s is gone", id)
+			}
+		}
+
+		if _, ok := w.omni.records()[deadRun]; ok {
+			t.Error("the dead run is not forgotten")
+		}
+	})
+}
+
 // Invariant: a clean process at rest does not list the rack.
 func TestAtRestTheRackIsLeftAlone(t *testing.T) {
 	t.Parallel()
