@@ -165,6 +165,9 @@ func (x *InstanceSpec) GetPatchedInstanceId() string {
 // steps carry it out and never compute another.
 type Plan struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
+	// format grows when a plan holds what an older version would not carry out. A
+	// version refuses plans of a format beyond its own. It is 1.
+	Format uint32 `protobuf:"varint,18,opt,name=format,proto3" json:"format,omitempty"`
 	// request_hash is `1:` and the hex SHA-256 of the machine request's spec in
 	// canonical form, never of defaults or configuration.
 	RequestHash string `protobuf:"bytes,1,opt,name=request_hash,json=requestHash,proto3" json:"request_hash,omitempty"`
@@ -220,6 +223,13 @@ func (x *Plan) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Plan.ProtoReflect.Descriptor instead.
 func (*Plan) Descriptor() ([]byte, []int) {
 	return file_specs_specs_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Plan) GetFormat() uint32 {
+	if x != nil {
+		return x.Format
+	}
+	return 0
 }
 
 func (x *Plan) GetRequestHash() string {
@@ -420,6 +430,8 @@ type NicPlan struct {
 	SubnetName string                 `protobuf:"bytes,3,opt,name=subnet_name,json=subnetName,proto3" json:"subnet_name,omitempty"`
 	// ip_config is `v4`, `v6` or `dual_stack`.
 	IpConfig      string `protobuf:"bytes,4,opt,name=ip_config,json=ipConfig,proto3" json:"ip_config,omitempty"`
+	VpcId         string `protobuf:"bytes,5,opt,name=vpc_id,json=vpcId,proto3" json:"vpc_id,omitempty"`
+	SubnetId      string `protobuf:"bytes,6,opt,name=subnet_id,json=subnetId,proto3" json:"subnet_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -478,6 +490,20 @@ func (x *NicPlan) GetSubnetName() string {
 func (x *NicPlan) GetIpConfig() string {
 	if x != nil {
 		return x.IpConfig
+	}
+	return ""
+}
+
+func (x *NicPlan) GetVpcId() string {
+	if x != nil {
+		return x.VpcId
+	}
+	return ""
+}
+
+func (x *NicPlan) GetSubnetId() string {
+	if x != nil {
+		return x.SubnetId
 	}
 	return ""
 }
@@ -618,9 +644,11 @@ func (x *ImageRef) GetSizeBytes() uint64 {
 
 // DiskRef is a disk of ours in the rack.
 type DiskRef struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Name  string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// kind is `boot` or `data`, as in the disk's mark.
+	Kind          string `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -665,6 +693,13 @@ func (x *DiskRef) GetId() string {
 func (x *DiskRef) GetName() string {
 	if x != nil {
 		return x.Name
+	}
+	return ""
+}
+
+func (x *DiskRef) GetKind() string {
+	if x != nil {
+		return x.Kind
 	}
 	return ""
 }
@@ -871,8 +906,9 @@ const file_specs_specs_proto_rawDesc = "" +
 	"\vincarnation\x18\b \x01(\rR\vincarnation\x12?\n" +
 	"\runsure_create\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\funsureCreate\x12.\n" +
 	"\x13patched_instance_id\x18\n" +
-	" \x01(\tR\x11patchedInstanceId\"\xd6\x05\n" +
-	"\x04Plan\x12!\n" +
+	" \x01(\tR\x11patchedInstanceId\"\xee\x05\n" +
+	"\x04Plan\x12\x16\n" +
+	"\x06format\x18\x12 \x01(\rR\x06format\x12!\n" +
 	"\frequest_hash\x18\x01 \x01(\tR\vrequestHash\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x02 \x01(\tR\trequestId\x12\x14\n" +
@@ -900,13 +936,15 @@ const file_specs_specs_proto_rawDesc = "" +
 	"size_bytes\x18\x02 \x01(\x04R\tsizeBytes\x12\x12\n" +
 	"\x04type\x18\x03 \x01(\tR\x04type\x12\x1d\n" +
 	"\n" +
-	"block_size\x18\x04 \x01(\rR\tblockSize\"v\n" +
+	"block_size\x18\x04 \x01(\rR\tblockSize\"\xaa\x01\n" +
 	"\aNicPlan\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n" +
 	"\bvpc_name\x18\x02 \x01(\tR\avpcName\x12\x1f\n" +
 	"\vsubnet_name\x18\x03 \x01(\tR\n" +
 	"subnetName\x12\x1b\n" +
-	"\tip_config\x18\x04 \x01(\tR\bipConfig\"\xbb\x01\n" +
+	"\tip_config\x18\x04 \x01(\tR\bipConfig\x12\x15\n" +
+	"\x06vpc_id\x18\x05 \x01(\tR\x05vpcId\x12\x1b\n" +
+	"\tsubnet_id\x18\x06 \x01(\tR\bsubnetId\"\xbb\x01\n" +
 	"\tImagePlan\x12!\n" +
 	"\fschematic_id\x18\x01 \x01(\tR\vschematicId\x12#\n" +
 	"\rtalos_version\x18\x02 \x01(\tR\ftalosVersion\x12\"\n" +
@@ -917,10 +955,11 @@ const file_specs_specs_proto_rawDesc = "" +
 	"\bImageRef\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
 	"\n" +
-	"size_bytes\x18\x02 \x01(\x04R\tsizeBytes\"-\n" +
+	"size_bytes\x18\x02 \x01(\x04R\tsizeBytes\"A\n" +
 	"\aDiskRef\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\"\x96\x01\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
+	"\x04kind\x18\x03 \x01(\tR\x04kind\"\x96\x01\n" +
 	"\aAttempt\x12*\n" +
 	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\rR\x05count\x12\x1d\n" +

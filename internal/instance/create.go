@@ -2,6 +2,7 @@ package instance
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"time"
 
@@ -16,7 +17,7 @@ import (
 const (
 	// freshAttempt is how old a stored attempt may be when its call is made:
 	// teardown counts from the stored time.
-	freshAttempt = 10 * time.Second
+	freshAttempt = 30 * time.Second
 	// mendInterval is how often a create that was refused is tried again.
 	mendInterval = 55 * time.Second
 )
@@ -24,8 +25,8 @@ const (
 // Create brings the spec to a known instance with known disks. userData is
 // handed to the guest as it is.
 //
-// Besides Wait and Mend it returns ErrImageGone when the image of the plan is
-// no longer there.
+// Besides Wait and Mend it returns ErrImageGone when the rack says that the image
+// of the plan is not there; the attempt then waits its time as any other.
 func (m *Machines) Create(ctx context.Context, spec *specs.InstanceSpec, userData string) error {
 	if spec.GetInstanceId() != "" {
 		return m.recordDisks(ctx, spec)
@@ -77,14 +78,39 @@ func (m *Machines) stampAttempt(spec *specs.InstanceSpec) error {
 
 	last := spec.GetCreate()
 	if last != nil && !last.GetFailed() {
-		spec.UnsureCreate = last.GetAt()
+		spec.UnsureCreate = timestamppb.New(m.unsure(spec))
 	}
 
 	spec.Create = &specs.Attempt{
 		At: timestamppb.New(m.now()), Count: last.GetCount() + 1, LastError: last.GetLastError(),
 	}
 
+	// The text stands while the call is made, which may be long.
+	if last.GetLastError() != "" {
+		return waitFor(0, "creating the instance, try %d; the last: %s", spec.GetCreate().GetCount(), last.GetLastError())
+	}
+
 	return storeNow()
+}
+
+// unsure is the latest time at which a create call without a known outcome may
+// have left us; zero without any.
+func (m *Machines) unsure(spec *specs.InstanceSpec) time.Time {
+	var latest time.Time
+
+	if u := spec.GetUnsureCreate(); u != nil {
+		latest = u.AsTime()
+	}
+
+	// Of an attempt that is open nobody knows whether its call went out: it may
+	// have, until the attempt was too old for it.
+	if a := spec.GetCreate(); a != nil && !a.GetFailed() && spec.GetInstanceId() == "" {
+		if t := a.GetAt().AsTime().Add(freshAttempt); t.After(latest) {
+			latest = t
+		}
+	}
+
+	return latest
 }
 
 func (m *Machines) askPlace(spec *specs.InstanceSpec) error {
@@ -166,7 +192,8 @@ func (m *Machines) createFailed(ctx context.Context, spec *specs.InstanceSpec, e
 	attempt.LastError = rack.Reason(err)
 
 	if class.Unsure() {
-		spec.UnsureCreate = attempt.GetAt()
+		// The rack may have taken the call up only now, when it was given up.
+		spec.UnsureCreate = timestamppb.New(m.now())
 
 		return &Wait{
 			Reason: "creating the instance: no sure answer, looking for it: " + attempt.GetLastError(),
@@ -179,7 +206,10 @@ func (m *Machines) createFailed(ctx context.Context, spec *specs.InstanceSpec, e
 	case class == rack.ClassExists:
 		return m.nameTaken(ctx, spec, err)
 	case class == rack.ClassGone && imageGone(err):
-		spec.Create = nil
+		// Not all tokens may use every image that they see in a list, so this may
+		// come again at once and must not cost a call each time.
+		attempt.Failed = true
+		attempt.LastError = "the image is not there, or the token may not use it (it needs silo viewer): " + attempt.GetLastError()
 
 		return ErrImageGone
 	case class.Passing():
@@ -204,8 +234,15 @@ func (m *Machines) nameTaken(ctx context.Context, spec *specs.InstanceSpec, err 
 	plan := spec.GetPlan()
 	kind, name, _ := rack.Exists(err)
 
-	if kind != "disk" {
+	switch kind {
+	case "disk":
+	case "instance":
+		// Looked up in the next run.
 		return &Wait{Reason: "creating the instance: " + rack.Reason(err), After: time.Second, Cause: err}
+	default:
+		spec.Create.Failed = true
+
+		return &Wait{Reason: "creating the instance: " + rack.Reason(err), After: pause(spec.GetCreate().GetCount()), Cause: err}
 	}
 
 	disk, viewErr := m.cfg.Rack.ViewDiskByName(ctx, plan.GetProjectId(), name)
@@ -219,8 +256,11 @@ func (m *Machines) nameTaken(ctx context.Context, spec *specs.InstanceSpec, err 
 		return mend(err, "a disk named %q that is not ours is in project %q: rename or delete it", name, plan.GetProjectName())
 	}
 
-	if err := m.deleteDisk(ctx, *disk); err != nil {
-		return err
+	waits, err := m.inTurn(ctx, m.deletes, plan.GetRequestId(), "delete a left-over disk", func(ctx context.Context) error {
+		return m.deleteDisk(ctx, *disk)
+	})
+	if waits != nil || err != nil {
+		return errors.Join(waits, err)
 	}
 
 	return waitFor(time.Second, "removed the left-over disk %q", disk.Name)
@@ -249,7 +289,8 @@ func (m *Machines) recordDisks(ctx context.Context, spec *specs.InstanceSpec) er
 
 	for _, d := range attached {
 		if m.ours(d.Description, plan.GetRequestId(), naming.KindBoot, naming.KindData) {
-			refs = append(refs, &specs.DiskRef{Id: d.Id, Name: string(d.Name)})
+			mark, _ := naming.Parse(d.Description)
+			refs = append(refs, &specs.DiskRef{Id: d.Id, Name: string(d.Name), Kind: string(mark.Kind)})
 		}
 	}
 

@@ -259,6 +259,74 @@ func TestAVanishedImageIsTold(t *testing.T) {
 	}
 }
 
+// An image that is in the list and can not be used costs few calls and says so.
+func TestAnImageThatCanNotBeUsedIsNotTriedHot(t *testing.T) {
+	t.Parallel()
+
+	b := newBench(t)
+	spec := b.planned("r1")
+	spec.Image.Id = "4c1e0b52-6a53-4a1b-8a0e-1c9f3c2d7a11"
+
+	began := b.now
+
+	var reason string
+
+	for b.now.Sub(began) < time.Hour {
+		err := b.create(t.Context(), spec)
+
+		switch w, ok := AsWait(err); {
+		case ok:
+			b.pass(max(w.After, 10*time.Millisecond))
+
+			reason = w.Reason
+		case !errors.Is(err, ErrImageGone):
+			t.Fatalf("got %v", err)
+		}
+	}
+
+	if n := b.sim.CallCount("instance_create"); n > 40 {
+		t.Errorf("%d create calls in an hour", n)
+	}
+
+	if !strings.Contains(reason, "silo viewer") {
+		t.Errorf("the reason is %q", reason)
+	}
+}
+
+// Invariant: nothing leaks: the rack may take a call up as late as when it was
+// given up, so the settling time begins then.
+func TestSettlingBeginsWhenACallIsGivenUp(t *testing.T) {
+	t.Parallel()
+
+	b := newBench(t)
+	spec := b.planned("r1")
+	b.storing(b.m.stampAttempt(spec))
+	b.pass(2 * time.Minute)
+
+	_, lost := b.m.cfg.Rack.ViewInstance(cancelled(t), "x")
+	if _, ok := AsWait(b.m.createFailed(t.Context(), spec, lost)); !ok {
+		t.Fatal("no wait")
+	}
+
+	gaveUp := b.now
+
+	_, err := b.drive(spec, b.m.Remove)
+	b.ok(err)
+
+	if waited := b.now.Sub(gaveUp); waited < 2*time.Minute {
+		t.Errorf("the teardown ended %s after the call was given up", waited)
+	}
+}
+
+func cancelled(t *testing.T) context.Context {
+	t.Helper()
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+
+	return ctx
+}
+
 func TestUserDataAtTheLimitPassesAndBeyondItIsRefusedWithoutACall(t *testing.T) {
 	t.Parallel()
 

@@ -75,11 +75,17 @@ type Config struct {
 type Machines struct {
 	cfg     Config
 	creates *Places
+	// starts bounds starts, stops and deletes of instances together: they block
+	// as long as the rack takes, and must leave workers for other requests.
+	starts *Places
+	// deletes is one place: the rack gets parallel deletes of disks wrong at
+	// times, and a disk then comes back faulted under another name.
 	deletes *Places
 	now     func() time.Time
 
 	mu    sync.Mutex
 	stops map[string]stop
+	tries map[string]try
 }
 
 // stop remembers when an instance was last told to stop. Losing it with the
@@ -93,9 +99,11 @@ func New(cfg Config) *Machines {
 	return &Machines{
 		cfg:     cfg,
 		creates: NewPlaces(cfg.MaxCreates, 2*time.Second),
+		starts:  NewPlaces(cfg.MaxCreates, time.Second),
 		deletes: NewPlaces(1, time.Second),
 		now:     time.Now,
 		stops:   map[string]stop{},
+		tries:   map[string]try{},
 	}
 }
 

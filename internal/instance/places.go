@@ -55,6 +55,8 @@ func (p *Places) Ask(key string) (ok bool, again time.Duration, position int) {
 	p.expire(now)
 
 	if _, held := p.granted[key]; held {
+		p.granted[key] = now
+
 		return true, 0, 0
 	}
 

@@ -3,6 +3,7 @@ package instance
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/oxidecomputer/oxide.go/oxide"
@@ -24,6 +25,9 @@ func (m *Machines) Remove(ctx context.Context, spec *specs.InstanceSpec) error {
 	plan := spec.GetPlan()
 	m.creates.Leave(plan.GetRequestId())
 
+	// The lists that follow prove what is not there after this moment.
+	looked := m.now()
+
 	left, err := m.removeInstances(ctx, spec)
 	if err != nil {
 		return err
@@ -37,19 +41,24 @@ func (m *Machines) Remove(ctx context.Context, spec *specs.InstanceSpec) error {
 		return err
 	}
 
-	return m.settled(spec)
+	if err := m.settled(spec, looked); err != nil {
+		return err
+	}
+
+	m.leave(plan.GetRequestId(), spec.GetInstanceId())
+
+	return nil
 }
 
 // settled holds the end of a teardown back while a create without an answer may
 // still be carried out by the rack.
-func (m *Machines) settled(spec *specs.InstanceSpec) error {
-	unsure := spec.GetUnsureCreate().AsTime()
-
-	if a := spec.GetCreate(); a != nil && !a.GetFailed() && spec.GetInstanceId() == "" && a.GetAt().AsTime().After(unsure) {
-		unsure = a.GetAt().AsTime()
+func (m *Machines) settled(spec *specs.InstanceSpec, looked time.Time) error {
+	unsure := m.unsure(spec)
+	if unsure.IsZero() {
+		return nil
 	}
 
-	if left := unsure.Add(m.cfg.Settle).Sub(m.now()); left > 0 {
+	if left := unsure.Add(m.cfg.Settle).Sub(looked); left > 0 {
 		return waitFor(min(left, 10*time.Second), "a create call without an answer may still be carried out, watching for %s more", left.Round(time.Second))
 	}
 
@@ -114,7 +123,18 @@ func (m *Machines) removeInstance(ctx context.Context, i *oxide.Instance) error 
 }
 
 func (m *Machines) deleteInstance(ctx context.Context, i *oxide.Instance) error {
-	err := m.cfg.Rack.DeleteInstance(ctx, i.Id)
+	if left, why := m.due(i.Id); left > 0 {
+		return waitFor(left, "deleting the instance: %s", why)
+	}
+
+	waits, err := m.inTurn(ctx, m.starts, i.Id, "delete the instance", func(ctx context.Context) error {
+		return m.cfg.Rack.DeleteInstance(ctx, i.Id)
+	})
+	if waits != nil {
+		return waits
+	}
+
+	m.tried(i.Id, err)
 
 	switch rack.ClassOf(err) {
 	case rack.ClassOK:
@@ -124,7 +144,7 @@ func (m *Machines) deleteInstance(ctx context.Context, i *oxide.Instance) error 
 	case rack.ClassCredentials, rack.ClassForbidden, rack.ClassVersion:
 		return err
 	default:
-		return &Wait{Reason: "deleting the instance: " + rack.Reason(err), After: 3 * time.Second, Cause: err}
+		return &Wait{Reason: "deleting the instance: " + rack.Reason(err), After: 2 * time.Second, Cause: err}
 	}
 }
 
@@ -141,6 +161,13 @@ func (m *Machines) stop(ctx context.Context, i *oxide.Instance) error {
 		return waitFor(m.stopPoll(i.Id), "the instance was told to stop and is %s", i.RunState)
 	}
 
+	waits, err := m.inTurn(ctx, m.starts, i.Id, "stop the instance", func(ctx context.Context) error {
+		return m.cfg.Rack.StopInstance(ctx, i.Id)
+	})
+	if waits != nil {
+		return waits
+	}
+
 	if !asked {
 		s.first = now
 	}
@@ -150,8 +177,6 @@ func (m *Machines) stop(ctx context.Context, i *oxide.Instance) error {
 	m.mu.Lock()
 	m.stops[i.Id] = s
 	m.mu.Unlock()
-
-	err := m.cfg.Rack.StopInstance(ctx, i.Id)
 
 	switch rack.ClassOf(err) {
 	case rack.ClassOK:
@@ -192,18 +217,7 @@ func (m *Machines) forgetStop(id string) {
 
 // removeDisks deletes every disk of the project that bears the request's mark
 // as boot or data disk. A disk that somebody attached later has no such mark.
-//
-// The rack gets parallel deletes of disks wrong at times, and a disk then comes
-// back faulted under another name, so requests take turns.
 func (m *Machines) removeDisks(ctx context.Context, plan *specs.Plan) error {
-	ok, again, position := m.deletes.Ask(plan.GetRequestId())
-	if !ok {
-		return waitFor(again, "waiting for a turn to delete disks, number %d in line", position)
-	}
-
-	began := m.now()
-	defer func() { m.deletes.Done(plan.GetRequestId(), m.now().Sub(began)) }()
-
 	all, err := m.cfg.Rack.ListDisks(ctx, plan.GetProjectId())
 	if err != nil {
 		if rack.ClassOf(err) == rack.ClassGone {
@@ -213,14 +227,39 @@ func (m *Machines) removeDisks(ctx context.Context, plan *specs.Plan) error {
 		return err
 	}
 
-	var left error
+	all = slices.DeleteFunc(all, func(d oxide.Disk) bool {
+		return !m.ours(d.Description, plan.GetRequestId(), naming.KindBoot, naming.KindData)
+	})
+	if len(all) == 0 {
+		return nil
+	}
 
-	for i := range all {
-		if !m.ours(all[i].Description, plan.GetRequestId(), naming.KindBoot, naming.KindData) {
-			continue
+	waits, err := m.inTurn(ctx, m.deletes, plan.GetRequestId(), "delete disks", func(ctx context.Context) error {
+		return m.deleteDisks(ctx, all)
+	})
+	if waits != nil {
+		return waits
+	}
+
+	return err
+}
+
+// deleteWithin bounds how long one request deletes disks in its turn; what is
+// left is deleted in the next.
+const deleteWithin = 10 * time.Second
+
+func (m *Machines) deleteDisks(ctx context.Context, disks []oxide.Disk) error {
+	var (
+		began = m.now()
+		left  error
+	)
+
+	for i := range disks {
+		if m.now().Sub(began) > deleteWithin {
+			return waitFor(time.Second, "%d disks are still to be deleted", len(disks)-i)
 		}
 
-		if w := m.deleteDisk(ctx, all[i]); w != nil {
+		if w := m.deleteDisk(ctx, disks[i]); w != nil {
 			left = w
 		}
 	}
@@ -239,7 +278,12 @@ func (m *Machines) deleteDisk(ctx context.Context, d oxide.Disk) error {
 		return waitFor(3*time.Second, "disk %q is %s, waiting to delete it", d.Name, d.State.State())
 	}
 
+	if left, why := m.due(d.Id); left > 0 {
+		return waitFor(left, "deleting disk %q: %s", d.Name, why)
+	}
+
 	err := m.cfg.Rack.DeleteDisk(ctx, d.Id)
+	m.tried(d.Id, err)
 
 	switch rack.ClassOf(err) {
 	case rack.ClassOK:

@@ -1,13 +1,17 @@
 package instance
 
 import (
+	"context"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/oxidecomputer/oxide.go/oxide"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/oxidecomputer/omni-infra-provider-oxide/api/specs"
 	simrack "github.com/oxidecomputer/omni-infra-provider-oxide/internal/simulator/rack"
 )
 
@@ -206,6 +210,91 @@ func TestATeardownOutlastsAnUnsureCreate(t *testing.T) {
 
 	if n := b.sim.CallCount("instance_delete"); n != 1 {
 		t.Errorf("%d instances were removed: the late one was missed", n)
+	}
+}
+
+// Invariant: nobody waits for somebody else's work: starts that hang hold few
+// workers, and what can not be deleted is tried ever less often.
+func TestStartsThatHangHoldFewWorkers(t *testing.T) {
+	t.Parallel()
+
+	b := newBench(t)
+	b.m.cfg.MaxCreates = 2
+	b.m.starts = NewPlaces(2, time.Second)
+
+	var all []*specs.InstanceSpec
+
+	for _, id := range []string{"r1", "r2", "r3", "r4", "r5"} {
+		spec := b.planned(id)
+
+		_, err := b.drive(spec, b.create)
+		b.ok(err)
+
+		all = append(all, spec)
+	}
+
+	b.fault(simrack.Fault{Operation: "instance_start", Action: simrack.ActionHang})
+
+	ctx, cancel := context.WithCancel(t.Context())
+
+	var (
+		group sync.WaitGroup
+		free  atomic.Int32
+	)
+
+	for _, spec := range all {
+		group.Go(func() {
+			if w, ok := AsWait(b.m.Start(ctx, spec)); ok && strings.Contains(w.Reason, "in line") {
+				free.Add(1)
+			}
+		})
+	}
+
+	deadline := time.Now().Add(10 * time.Second)
+	for free.Load() < 3 && time.Now().Before(deadline) {
+		time.Sleep(time.Millisecond)
+	}
+
+	if free.Load() != 3 {
+		t.Errorf("%d of five requests were told to come back", free.Load())
+	}
+
+	cancel()
+	group.Wait()
+}
+
+func TestADiskThatCanNotBeDeletedIsTriedEverLess(t *testing.T) {
+	t.Parallel()
+
+	b := newBench(t)
+	spec := b.made("r1")
+	b.fault(simrack.Fault{Operation: "disk_delete", Action: simrack.ActionError, Status: 500})
+
+	began := b.now
+
+	var reason string
+
+	for b.now.Sub(began) < time.Hour {
+		w, ok := AsWait(b.m.Remove(t.Context(), spec))
+		if !ok {
+			t.Fatal("the teardown ended")
+		}
+
+		reason = w.Reason
+		b.pass(max(w.After, 10*time.Millisecond))
+
+		select {
+		case <-t.Context().Done():
+		case <-time.After(time.Millisecond):
+		}
+	}
+
+	if n := b.sim.CallCount("disk_delete"); n > 3*70 {
+		t.Errorf("%d delete calls for three disks in an hour", n)
+	}
+
+	if !strings.Contains(reason, "deleting disk") {
+		t.Errorf("the reason is %q", reason)
 	}
 }
 

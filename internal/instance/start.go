@@ -63,27 +63,40 @@ func (m *Machines) start(ctx context.Context, spec *specs.InstanceSpec, state ox
 		}
 	}
 
+	waits, err := m.inTurn(ctx, m.starts, spec.GetPlan().GetRequestId(), "start the instance", func(ctx context.Context) error {
+		return m.cfg.Rack.StartInstance(ctx, spec.GetInstanceId())
+	})
+	if waits != nil {
+		return waits
+	}
+
 	spec.Start = &specs.Attempt{At: timestamppb.New(m.now()), Count: attempt.GetCount() + 1}
 
-	if err := m.cfg.Rack.StartInstance(ctx, spec.GetInstanceId()); err != nil {
-		class := rack.ClassOf(err)
-		if class == rack.ClassGone {
-			return m.vanished(ctx, spec)
-		}
-
-		spec.Start.LastError = rack.Reason(err)
-
-		if class == rack.ClassCredentials || class == rack.ClassForbidden || class == rack.ClassVersion {
-			return err
-		}
-
-		return &Wait{
-			Reason: "starting the instance: " + spec.GetStart().GetLastError(),
-			After:  pause(spec.GetStart().GetCount()), Cause: err,
-		}
+	if err != nil {
+		return m.startFailed(ctx, spec, err)
 	}
 
 	return waitFor(2*time.Second, "the instance is starting")
+}
+
+// maxInvalidStarts is how often a start may be refused as invalid before it
+// counts as something to mend, such as groups that contradict each other.
+const maxInvalidStarts = 3
+
+func (m *Machines) startFailed(ctx context.Context, spec *specs.InstanceSpec, err error) error {
+	reason := "starting the instance: " + rack.Reason(err)
+	spec.Start.LastError = rack.Reason(err)
+
+	switch class := rack.ClassOf(err); {
+	case class == rack.ClassGone:
+		return m.vanished(ctx, spec)
+	case class == rack.ClassCredentials, class == rack.ClassForbidden, class == rack.ClassVersion:
+		return err
+	case class == rack.ClassInvalid && spec.GetStart().GetCount() > maxInvalidStarts:
+		return mend(err, "%s", reason)
+	}
+
+	return &Wait{Reason: reason, After: pause(spec.GetStart().GetCount()), Cause: err}
 }
 
 // startPoll looks often at first, when most instances come up, and then less.
@@ -111,8 +124,14 @@ func (m *Machines) Forget(ctx context.Context, spec *specs.InstanceSpec) error {
 		return err
 	}
 
-	spec.InstanceId, spec.Disks, spec.Create, spec.Start, spec.RunningSince = "", nil, nil, nil, nil
+	spec.InstanceId, spec.Disks, spec.Start, spec.RunningSince = "", nil, nil, nil
 	spec.Incarnation++
+	// Whatever takes our instances away may do so again: each costs a longer
+	// pause.
+	spec.Create = &specs.Attempt{
+		At: timestamppb.New(m.now()), Count: spec.GetIncarnation() - 1, Failed: true,
+		LastError: "the instance vanished from the rack before it ran",
+	}
 
 	return storeNow()
 }
