@@ -42,7 +42,8 @@ func (s FactorySource) Open(ctx context.Context, id naming.ImageIdentity) (Strea
 	// The factory is part of the identity: another one may build another image
 	// for the same schematic ID.
 	if !strings.EqualFold(base.Host, id.FactoryHost) {
-		return nil, fmt.Errorf("the image factory is now %s, and the image was planned from %s", base.Host, id.FactoryHost)
+		return nil, &MendError{Reason: fmt.Sprintf("the image factory is now %s and the image was planned from %s: delete the request, Omni makes a new one",
+			base.Host, id.FactoryHost)}
 	}
 
 	stream, err := s.Factory.Open(ctx, talos.ImageURL{

@@ -35,6 +35,10 @@ type cause struct {
 }
 
 func causeOf(err error) cause {
+	if _, ok := errors.AsType[*MendError](err); ok {
+		return cause{mend: true}
+	}
+
 	f, ok := errors.AsType[*talos.FactoryError](err)
 	if !ok {
 		return cause{}

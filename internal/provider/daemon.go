@@ -152,6 +152,15 @@ func (d *Daemon) healthLine(context.Context) error {
 	return nil
 }
 
+// owner is whom this process works for, empty before the first link.
+func (d *Daemon) owner() string {
+	if d.work == nil {
+		return ""
+	}
+
+	return d.work.Owner
+}
+
 func (d *Daemon) checkOwner(owner string) error {
 	if d.work != nil && d.work.Owner != owner {
 		return fmt.Errorf("%w: it was %s and is %s", errOwnerChanged, d.work.Owner, owner)

@@ -2,6 +2,8 @@ package provider
 
 import (
 	"context"
+	"fmt"
+	"time"
 
 	"github.com/siderolabs/omni/client/pkg/omni/resources/infra"
 	"go.uber.org/zap"
@@ -18,12 +20,16 @@ func (p *Provisioner) deprovision(ctx context.Context, logger *zap.Logger, res *
 	spec := res.TypedSpec().Value
 
 	if !instance.Planned(spec) {
-		found, err := p.planless(ctx, request)
+		found, err := p.planless(ctx, res, request)
 		if err != nil || found == nil {
 			return err
 		}
 
 		spec = found
+	}
+
+	if err := checkFormat(spec.GetPlan()); err != nil {
+		return err
 	}
 
 	if err := p.Machines.Remove(ctx, spec); err != nil {
@@ -40,7 +46,7 @@ func (p *Provisioner) deprovision(ctx context.Context, logger *zap.Logger, res *
 // before the plan is stored, but the state of a living request may have been
 // removed and made again, empty, by hand; then objects are found by their marks
 // in the project of the class. A class without a usable project never had any.
-func (p *Provisioner) planless(ctx context.Context, request *infra.MachineRequest) (*InstanceState, error) {
+func (p *Provisioner) planless(ctx context.Context, res *Instance, request *infra.MachineRequest) (*InstanceState, error) {
 	class, err := machineclass.Parse(request.TypedSpec().Value.GetProviderData())
 	if err != nil {
 		return nil, nil //nolint:nilerr // such a class was refused before anything was made
@@ -48,7 +54,7 @@ func (p *Provisioner) planless(ctx context.Context, request *infra.MachineReques
 
 	project, err := p.Silo.ViewProject(ctx, class.Project)
 	if rack.ClassOf(err) == rack.ClassGone {
-		return nil, nil
+		return nil, p.projectNeverWas(ctx, class.Project, res, request)
 	}
 
 	if err != nil {
@@ -58,4 +64,37 @@ func (p *Provisioner) planless(ctx context.Context, request *infra.MachineReques
 	return &specs.InstanceSpec{Plan: &specs.Plan{
 		RequestId: request.Metadata().ID(), ProjectId: project.Id, ProjectName: string(project.Name),
 	}}, nil
+}
+
+// remadeAfter is how much younger than its request a state is that was removed
+// and made again: the SDK makes it with the request's first step.
+const remadeAfter = 10 * time.Minute
+
+// projectNeverWas returns nil when the class's project can not hold anything of
+// the request. A 404 may also be a role that was lost; for a state that is as
+// old as its request that makes no difference, as its plan was never made.
+func (p *Provisioner) projectNeverWas(ctx context.Context, project string, res *Instance, request *infra.MachineRequest) error {
+	if res.Metadata().Created().Sub(request.Metadata().Created()) < remadeAfter {
+		return nil
+	}
+
+	all, err := p.Silo.ListProjects(ctx)
+	if rack.ClassOf(err) == rack.ClassForbidden {
+		return &instance.Wait{
+			Reason: fmt.Sprintf("the request's state was lost and project %q can not be read: give the daemon's token a role in it", project),
+			After:  time.Minute, Cause: err,
+		}
+	}
+
+	if err != nil {
+		return err
+	}
+
+	for i := range all {
+		if string(all[i].Name) == project || all[i].Id == project {
+			return &instance.Wait{Reason: fmt.Sprintf("the rack lists project %q but does not show it", project), After: time.Minute}
+		}
+	}
+
+	return nil
 }

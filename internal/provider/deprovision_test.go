@@ -227,7 +227,7 @@ func TestATeardownWaitsForARackThatIsAway(t *testing.T) {
 		} {
 			b.fault(fault)
 			b.remove(theRequest)
-			b.pass(10 * time.Minute)
+			b.pass(3 * time.Minute)
 
 			if b.released(theRequest) || b.stored(theRequest) == nil {
 				t.Fatalf("%s: the request was let go", name)
@@ -245,7 +245,7 @@ func TestATeardownWaitsForARackThatIsAway(t *testing.T) {
 		}
 
 		if said < 4 || said > 40 {
-			t.Errorf("fifty minutes of waiting are told %d times:\n%s", said, b.logText())
+			t.Errorf("a quarter of an hour is told %d times:\n%s", said, b.logText())
 		}
 
 		b.untilReleased(theRequest)

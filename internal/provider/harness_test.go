@@ -108,7 +108,7 @@ func newBench(t *testing.T, s setup) *bench {
 	b.startOmni(s.omni)
 	b.startRack(s.rack)
 
-	owner, err := EnsureOwner(t.Context(), b.st)
+	owner, err := EnsureOwner(t.Context(), b.st, "")
 	b.ok(err)
 
 	b.owner = owner

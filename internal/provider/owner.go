@@ -2,6 +2,7 @@ package provider
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/cosi-project/runtime/pkg/resource/protobuf"
@@ -16,23 +17,60 @@ import (
 // ownerID is the ID of the one owner resource.
 const ownerID = "owner"
 
+// errOwnersDiffer says that no owner can be chosen for a lost owner resource.
+var errOwnersDiffer = errors.New("the owner ID is lost from Omni and the stored plans name several")
+
 // EnsureOwner reads the owner of this provider's objects, or makes it. Several
 // processes may do so at once: the first write wins and everybody reads it back.
-// The resource is never deleted, as all marks in the rack hang on it.
-func EnsureOwner(ctx context.Context, st state.State) (string, error) {
+// The resource is never deleted by us, as all marks in the rack hang on it; if
+// somebody else did, it is made again as it was: known is the owner that this
+// process works for, empty at its start, and the stored plans name it too.
+func EnsureOwner(ctx context.Context, st state.State, known string) (string, error) {
 	owner, err := readOwner(ctx, st)
 	if err == nil || !state.IsNotFoundError(err) {
 		return owner, err
 	}
 
+	if known == "" {
+		if known, err = plannedOwner(ctx, st); err != nil {
+			return "", err
+		}
+	}
+
+	if known == "" {
+		known = naming.NewOwner()
+	}
+
 	fresh := typed.NewResource[OwnerSpec, ownerExtension](
-		metadata(ownerName, ownerID), protobuf.NewResourceSpec(&specs.OwnerSpec{Id: naming.NewOwner()}))
+		metadata(ownerName, ownerID), protobuf.NewResourceSpec(&specs.OwnerSpec{Id: known}))
 
 	if err := st.Create(ctx, fresh); err != nil && !lostRace(err) {
 		return "", fmt.Errorf("storing the owner ID in Omni: %w", err)
 	}
 
 	return readOwner(ctx, st)
+}
+
+// plannedOwner is the one owner that all stored plans name, empty without a plan.
+func plannedOwner(ctx context.Context, st state.State) (string, error) {
+	all, err := safe.StateList[*Instance](ctx, st, metadata(instanceName, ""))
+	if err != nil {
+		return "", fmt.Errorf("listing the states of machine requests in Omni: %w", err)
+	}
+
+	var owner string
+
+	for res := range all.All() {
+		switch planned := res.TypedSpec().Value.GetPlan().GetOwner(); {
+		case planned == "" || planned == owner:
+		case owner == "":
+			owner = planned
+		default:
+			return "", fmt.Errorf("%w: %s and %s", errOwnersDiffer, owner, planned)
+		}
+	}
+
+	return owner, nil
 }
 
 func readOwner(ctx context.Context, st state.State) (string, error) {

@@ -30,7 +30,7 @@ func TestProcessesThatStartTogetherAgreeOnTheOwner(t *testing.T) {
 
 			wg.Go(func() {
 				var err error
-				if owners[i], err = EnsureOwner(t.Context(), st); err != nil {
+				if owners[i], err = EnsureOwner(t.Context(), st, ""); err != nil {
 					t.Error(err)
 				}
 			})
@@ -43,7 +43,7 @@ func TestProcessesThatStartTogetherAgreeOnTheOwner(t *testing.T) {
 			t.Errorf("the owners are %q", all)
 		}
 
-		again, err := EnsureOwner(t.Context(), b.st)
+		again, err := EnsureOwner(t.Context(), b.st, "")
 		b.ok(err)
 
 		if again != owners[0] {
@@ -60,14 +60,14 @@ func TestALostAnswerDoesNotMakeASecondOwner(t *testing.T) {
 		b.ok(b.admin.Destroy(t.Context(), metadata(ownerName, ownerID)))
 		b.omni.Inject(simomni.Fault{Verb: "Create", Type: resourceType(ownerName), After: true, Code: codes.Unavailable})
 
-		if owner, err := EnsureOwner(t.Context(), b.st); err == nil {
+		if owner, err := EnsureOwner(t.Context(), b.st, ""); err == nil {
 			t.Errorf("the lost answer was taken for %q", owner)
 		}
 
 		stored, err := safe.StateGet[*Owner](t.Context(), b.admin, metadata(ownerName, ownerID))
 		b.ok(err)
 
-		owner, err := EnsureOwner(t.Context(), b.st)
+		owner, err := EnsureOwner(t.Context(), b.st, "")
 		b.ok(err)
 
 		if owner != stored.TypedSpec().Value.GetId() {
@@ -86,7 +86,7 @@ func TestADeniedOwnerIsAnError(t *testing.T) {
 		key, err := b.omni.MintProviderKey(t.Context(), "another", time.Hour)
 		b.ok(err)
 
-		if owner, err := EnsureOwner(t.Context(), b.connect(key)); err == nil {
+		if owner, err := EnsureOwner(t.Context(), b.connect(key), ""); err == nil {
 			t.Errorf("another provider's key gave the owner %q", owner)
 		}
 	})

@@ -12,7 +12,7 @@ func TestTheProviderIDPatchIsAMachineConfigOfItsOwnName(t *testing.T) {
 	nameA, data := providerIDPatch("talos-workers-a", "4c1e0b52-6a53-4a1b-8a0e-1c9f3c2d7a11")
 	nameB, _ := providerIDPatch("talos-workers-b", "4c1e0b52-6a53-4a1b-8a0e-1c9f3c2d7a11")
 
-	if nameA == nameB || nameA != "000-oxide-test-talos-workers-a-provider-id" {
+	if nameA == nameB || nameA != "000-oxide-test.talos-workers-a-provider-id" {
 		t.Errorf("names %q and %q", nameA, nameB)
 	}
 

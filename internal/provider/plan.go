@@ -30,6 +30,8 @@ import (
 type InstanceState = specs.InstanceSpec
 
 const (
+	// planFormat is the newest format of a plan that this version knows.
+	planFormat   = 1
 	architecture = "amd64"
 	// dataBlockSize is that of blank data disks, in bytes.
 	dataBlockSize = 512
@@ -41,7 +43,11 @@ const (
 // plan writes down what will be made. A plan that exists is kept: later steps
 // carry it out, whatever the class has become meanwhile.
 func (p *Provisioner) plan(ctx context.Context, logger *zap.Logger, pctx Context) error {
-	request, err := safe.StateGetByID[*infra.MachineRequest](ctx, p.State(), pctx.GetRequestID())
+	reading, cancel := context.WithTimeout(ctx, omniDeadline)
+	request, err := safe.StateGetByID[*infra.MachineRequest](reading, p.State(), pctx.GetRequestID())
+
+	cancel()
+
 	if err != nil {
 		return &instance.Wait{Reason: "reading the machine request from Omni", After: 5 * time.Second, Cause: err}
 	}
@@ -53,7 +59,7 @@ func (p *Provisioner) plan(ctx context.Context, logger *zap.Logger, pctx Context
 			return &instance.Mend{Reason: "the stored plan is that of another request: delete this request, Omni makes a new one"}
 		}
 
-		return nil
+		return checkFormat(stored)
 	}
 
 	class, err := machineclass.Parse(request.TypedSpec().Value.GetProviderData())
@@ -67,7 +73,7 @@ func (p *Provisioner) plan(ctx context.Context, logger *zap.Logger, pctx Context
 	}
 
 	plan := &specs.Plan{
-		RequestHash: hash, RequestId: pctx.GetRequestID(), Owner: p.Owner,
+		Format: planFormat, RequestHash: hash, RequestId: pctx.GetRequestID(), Owner: p.Owner,
 		InstanceName: naming.Instance(pctx.GetRequestID()),
 		Image:        &specs.ImagePlan{TalosVersion: talosVersion.String(), Architecture: architecture},
 	}
@@ -92,6 +98,17 @@ func (p *Provisioner) plan(ctx context.Context, logger *zap.Logger, pctx Context
 	// made, and warned of once.
 	if w := talosVersion.Warning(); w != "" {
 		logger.Warn(w, zap.String("talos.version", talosVersion.String()))
+	}
+
+	return nil
+}
+
+// checkFormat refuses a plan that a newer version made: this one would not carry
+// out all of it, nor take all of it down.
+func checkFormat(plan *specs.Plan) error {
+	if plan.GetFormat() > planFormat {
+		return &instance.Mend{Reason: fmt.Sprintf("the request's plan was made by a newer version of the provider (format %d, this one knows %d): run that version",
+			plan.GetFormat(), planFormat)}
 	}
 
 	return nil
@@ -158,7 +175,8 @@ func (p *Provisioner) resolve(ctx context.Context, plan *specs.Plan, class machi
 		}
 
 		plan.Nics = append(plan.Nics, &specs.NicPlan{
-			Name: naming.NIC(i), VpcName: string(vpc.Name), SubnetName: string(subnet.Name), IpConfig: n.IPConfig,
+			Name: naming.NIC(i), IpConfig: n.IPConfig,
+			VpcName: string(vpc.Name), VpcId: vpc.Id, SubnetName: string(subnet.Name), SubnetId: subnet.Id,
 		})
 	}
 

@@ -179,10 +179,14 @@ func TestThePlanHoldsWhatTheClassAsksFor(t *testing.T) {
 			t.Errorf("planned %v", got)
 		}
 
-		got.PlannedAt, got.Image.SchematicId = nil, ""
+		if n := got.GetNics()[0]; len(n.GetVpcId()) != 36 || len(n.GetSubnetId()) != 36 {
+			t.Errorf("planned network interface %v", n)
+		}
+
+		got.PlannedAt, got.Image.SchematicId, got.Nics[0].VpcId, got.Nics[0].SubnetId = nil, "", "", ""
 
 		want := &specs.Plan{
-			RequestHash: requestHash(r.TypedSpec().Value), RequestId: theRequest, Owner: b.owner,
+			Format: 1, RequestHash: requestHash(r.TypedSpec().Value), RequestId: theRequest, Owner: b.owner,
 			ProjectId: b.project.Id, ProjectName: "demo", InstanceName: theRequest, Cpus: 4, MemoryBytes: 16 * gib,
 			BootDisk: &specs.DiskPlan{Name: "boot-j4ulfhvksu-talos-workers-abcdef", SizeBytes: 20 * gib, Type: "distributed"},
 			Disks: []*specs.DiskPlan{
@@ -340,5 +344,24 @@ func TestTheRequestHashIsStable(t *testing.T) {
 		if requestHash(changed) == goldenFull {
 			t.Errorf("%s makes no difference", name)
 		}
+	}
+}
+
+// Invariant: stored formats are promises: a plan of a newer version is neither
+// carried out nor taken down by one that does not know all of it.
+func TestAPlanOfANewerVersionIsLeftToIt(t *testing.T) {
+	t.Parallel()
+
+	if err := checkFormat(&specs.Plan{}); err != nil {
+		t.Errorf("a plan without a format: %v", err)
+	}
+
+	if err := checkFormat(&specs.Plan{Format: planFormat}); err != nil {
+		t.Errorf("our own: %v", err)
+	}
+
+	err := checkFormat(&specs.Plan{Format: planFormat + 1})
+	if err == nil || !strings.Contains(err.Error(), "newer version") {
+		t.Errorf("a newer one: %v", err)
 	}
 }

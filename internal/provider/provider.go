@@ -45,6 +45,7 @@ const (
 // Silo is what planning asks of the rack.
 type Silo interface {
 	ViewProject(ctx context.Context, nameOrID string) (*oxide.Project, error)
+	ListProjects(ctx context.Context) ([]oxide.Project, error)
 	ViewVPC(ctx context.Context, projectID, nameOrID string) (*oxide.Vpc, error)
 	ViewSubnet(ctx context.Context, vpcID, nameOrID string) (*oxide.VpcSubnet, error)
 	ViewAntiAffinityGroup(ctx context.Context, projectID, nameOrID string) (*oxide.AntiAffinityGroup, error)

@@ -46,11 +46,11 @@ func fullState() *specs.InstanceSpec {
 
 	return &specs.InstanceSpec{
 		Plan: &specs.Plan{
-			RequestHash: "1:ab", RequestId: "talos-workers-bcdfgh", Owner: "abcdefghijklmnopqrstuvwxyz",
+			Format: 1, RequestHash: "1:ab", RequestId: "talos-workers-bcdfgh", Owner: "abcdefghijklmnopqrstuvwxyz",
 			ProjectId: "p-id", ProjectName: "talos", InstanceName: "talos-workers-bcdfgh", Cpus: 4, MemoryBytes: 8 << 30,
 			BootDisk:             &specs.DiskPlan{Name: "boot-x", SizeBytes: 10 << 30, Type: "distributed"},
 			Disks:                []*specs.DiskPlan{{Name: "data0-x", SizeBytes: 20 << 30, Type: "distributed", BlockSize: 512}},
-			Nics:                 []*specs.NicPlan{{Name: "net0", VpcName: "default", SubnetName: "default", IpConfig: "v4"}},
+			Nics:                 []*specs.NicPlan{{Name: "net0", VpcName: "default", SubnetName: "default", IpConfig: "v4", VpcId: "v-id", SubnetId: "s-id"}},
 			AntiAffinityGroupIds: []string{"g-id"}, AutoRestartPolicy: "best_effort", CpuPlatform: "amd_milan", EnableJumboFrames: true,
 			Image: &specs.ImagePlan{
 				SchematicId: "376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba", TalosVersion: "1.13.5",
@@ -60,7 +60,7 @@ func fullState() *specs.InstanceSpec {
 		},
 		Image:      &specs.ImageRef{Id: "i-id", SizeBytes: 2 << 30},
 		Create:     &specs.Attempt{At: at(2), Count: 3, LastError: "quota", Failed: true, Mend: true},
-		InstanceId: "inst-id", Disks: []*specs.DiskRef{{Id: "d-id", Name: "boot-x"}},
+		InstanceId: "inst-id", Disks: []*specs.DiskRef{{Id: "d-id", Name: "boot-x", Kind: "boot"}},
 		Start: &specs.Attempt{At: at(4), Count: 1}, RunningSince: at(5), Incarnation: 6, UnsureCreate: at(7), PatchedInstanceId: "inst-id",
 	}
 }

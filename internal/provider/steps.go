@@ -38,7 +38,7 @@ func (p *Provisioner) ensureImage(ctx context.Context, logger *zap.Logger, pctx 
 	}
 
 	if status.SchematicUnknown {
-		id, err := p.registerSchematic(ctx, pctx)
+		id, err := p.registerSchematic(context.WithValue(ctx, anew{}, true), pctx)
 		if err != nil {
 			return err
 		}

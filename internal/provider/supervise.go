@@ -33,6 +33,11 @@ const (
 	linkWell = time.Minute
 	// omniDeadline bounds one read of Omni.
 	omniDeadline = 10 * time.Second
+	// prepareDeadline bounds what is done in Omni before the SDK runs.
+	prepareDeadline = time.Minute
+	// linkProof is how long a link must have lasted to count as one: with some
+	// proxies every read works, and every stream ends at once.
+	linkProof = 3 * time.Second
 	// pulseEvery is how often a link is proved by a read. A refused key ends no
 	// stream, so nothing else would notice it.
 	pulseEvery = 10 * time.Second
@@ -111,7 +116,24 @@ func (d *Daemon) link(ctx context.Context, started func(owner string)) error {
 		return err
 	}
 
-	owner, err := EnsureOwner(ctx, st)
+	if err := d.prepare(ctx, st, started); err != nil {
+		return err
+	}
+
+	schematics, err := d.schematicClient(ctx, c, version)
+	if err != nil {
+		return err
+	}
+
+	return d.serve(ctx, st, schematics)
+}
+
+// prepare makes sure of what is stored in Omni before the SDK works with it.
+func (d *Daemon) prepare(ctx context.Context, st state.State, started func(owner string)) error {
+	bounded, cancel := context.WithTimeout(ctx, prepareDeadline)
+	defer cancel()
+
+	owner, err := EnsureOwner(bounded, st, d.owner())
 	if err != nil {
 		return err
 	}
@@ -126,32 +148,23 @@ func (d *Daemon) link(ctx context.Context, started func(owner string)) error {
 		started(owner)
 	}
 
-	if err := repairSteps(ctx, d.opts.Logger, st); err != nil {
-		return err
-	}
-
-	schematics, err := d.schematicClient(ctx, c, version)
-	if err != nil {
-		return err
-	}
-
-	return d.serve(ctx, st, schematics)
+	return repairSteps(bounded, d.opts.Logger, st)
 }
 
 // serve runs the SDK over one link.
 func (d *Daemon) serve(ctx context.Context, st state.State, schematics provision.FactoryClient) error {
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancelCause(ctx)
 
 	beating := make(chan struct{})
 
 	go func() {
 		defer close(beating)
 
-		d.pulse(ctx, st)
+		d.pulse(ctx, st, cancel)
 	}()
 
 	defer func() { <-beating }()
-	defer cancel()
+	defer cancel(nil)
 
 	p, err := infra.NewProvider(d.opts.ProviderID, d.work, infra.ProviderConfig{
 		Name: d.opts.Name, Description: d.opts.Description, Icon: icon, Schema: d.opts.Schema,
@@ -160,30 +173,53 @@ func (d *Daemon) serve(ctx context.Context, st state.State, schematics provision
 		return err
 	}
 
-	return p.Run(ctx, Quiet(d.opts.Logger),
+	err = p.Run(ctx, Quiet(d.opts.Logger),
 		infra.WithState(state.WrapCore(newStatusGate(st))),
-		infra.WithImageFactoryClient(schematics),
+		infra.WithImageFactoryClient(newSchematicCache(schematics)),
 		infra.WithConcurrency(uint(d.opts.Concurrency)),
 		infra.WithEncodeRequestIDsIntoTokens(),
 		infra.WithHealthCheckFunc(d.healthLine),
 		infra.WithHealthCheckInterval(healthEvery),
 	)
+
+	// The SDK takes any end of its context for a wish.
+	if cause := context.Cause(ctx); err == nil && cause != nil && !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+
+	return err
 }
 
-// pulse proves the link until ctx ends.
-func (d *Daemon) pulse(ctx context.Context, st state.State) {
-	for {
-		if _, err := readVersion(ctx, st); err == nil {
-			d.opts.Board.OK(NeedOmni)
-		} else if ctx.Err() == nil {
-			key, text := omniTrouble(d.opts.OmniEndpoint, err)
-			d.opts.Board.Trouble(NeedOmni, key, text)
-		}
+// pulse proves the link until ctx ends. A link whose key is refused is ended:
+// the SDK would go on and fail with every request, each time loudly.
+func (d *Daemon) pulse(ctx context.Context, st state.State, end context.CancelCauseFunc) {
+	next := linkProof
 
+	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(pulseEvery):
+		case <-time.After(next):
+		}
+
+		next = pulseEvery
+
+		_, err := readVersion(ctx, st)
+
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err == nil:
+			d.opts.Board.OK(NeedOmni)
+
+			continue
+		}
+
+		key, text := omniTrouble(d.opts.OmniEndpoint, err)
+		d.opts.Board.Trouble(NeedOmni, key, text)
+
+		if key == troubleKey {
+			end(err)
 		}
 	}
 }
@@ -238,6 +274,9 @@ func (d *Daemon) factoryURL(ctx context.Context) (string, error) {
 	return constants.ImageFactoryBaseURL, nil
 }
 
+// troubleKey is the key of the trouble that is a refused key.
+const troubleKey = "key"
+
 // omniTrouble words why there is no link, and what to do.
 func omniTrouble(endpoint string, err error) (key, text string) {
 	if err == nil {
@@ -250,7 +289,7 @@ func omniTrouble(endpoint string, err error) (key, text string) {
 	case strings.Contains(reason, "x509") || strings.Contains(reason, "tls:"):
 		return "tls", "the certificate of Omni at " + endpoint + " is not trusted: " + reason
 	case code == codes.Unauthenticated || strings.Contains(reason, "invalid signature"):
-		return "key", "Omni at " + endpoint + " refuses the service account key (OMNI_SERVICE_ACCOUNT_KEY): renewed, revoked or expired, or the provider was deleted: " + reason
+		return troubleKey, "Omni at " + endpoint + " refuses the service account key (OMNI_SERVICE_ACCOUNT_KEY): renewed, revoked or expired, or the provider was deleted: " + reason
 	case strings.Contains(reason, "not registered in the system"):
 		return "unregistered", "Omni at " + endpoint + " knows no such provider, create it with `omnictl infraprovider create`: " + reason
 	case code == codes.PermissionDenied:

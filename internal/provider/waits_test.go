@@ -47,7 +47,7 @@ func TestTheProgressOfAnImageStandsOnThePage(t *testing.T) {
 
 	bubble(t, func(t *testing.T, b *bench) {
 		b.images.answers(func(n int, _ image.Want) (image.Status, error) {
-			if n > 60 {
+			if n > 40 {
 				return b.ready(b.talosImage), nil
 			}
 
@@ -68,8 +68,8 @@ func TestTheProgressOfAnImageStandsOnThePage(t *testing.T) {
 			}
 		}
 
-		// A minute of one percent a second: a change each ten.
-		if len(uploads) < 4 || len(uploads) > 8 || uploads[0] != "PROVISIONING: uploading Talos 1.13.5: 1 %" {
+		// One percent a second: a change each ten.
+		if len(uploads) < 3 || len(uploads) > 6 || uploads[0] != "PROVISIONING: uploading Talos 1.13.5: 1 %" {
 			t.Errorf("shown %q", uploads)
 		}
 	})

@@ -67,6 +67,9 @@ func New(cfg Config) (*Client, error) {
 
 	apiTransport := base.Clone()
 	apiTransport.MaxIdleConnsPerHost = 16
+	// Several calls share a connection, so one that has died under them is not
+	// idle, and only a ping tells.
+	apiTransport.HTTP2 = &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 10 * time.Second}
 
 	// One HTTP/2 connection has one window for all writers; with HTTP/1.1 each
 	// writer keeps a connection of its own.

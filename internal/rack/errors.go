@@ -282,7 +282,9 @@ func lostMessage(ctx context.Context, err error) string {
 	return "no answer from the rack: " + s
 }
 
-const maxMessage = 160
+// maxMessage leaves room in a line of 200 characters for what was being done and
+// for the rack's request ID, which is what its operators need.
+const maxMessage = 110
 
 func oneLine(s string) string {
 	s = strings.Join(strings.Fields(s), " ")
