@@ -27,7 +27,9 @@ const (
 	late moment = "late"
 )
 
-// lateBy is how long after the next process was started a late call is let go.
+// lateBy is how long after the next process was started a late call is let go:
+// less than the settling time and the grace for scratch, for which the daemon
+// expects such calls.
 const lateBy = 500 * time.Millisecond
 
 // killPoint is a call of the daemon at which it is killed. The order of calls

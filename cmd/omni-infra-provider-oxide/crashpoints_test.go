@@ -23,7 +23,7 @@ const (
 	crashSites = 3
 	// crashPoints is how many kill points are tried of each scenario unless all
 	// are.
-	crashPoints = 5
+	crashPoints = 4
 )
 
 // scenario is something that Omni asks for and the daemon may be killed at.

@@ -5,10 +5,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cosi-project/runtime/pkg/resource"
 	"github.com/cosi-project/runtime/pkg/safe"
 	"github.com/cosi-project/runtime/pkg/state"
 	"github.com/siderolabs/omni/client/pkg/omni/resources/infra"
 
+	stored "github.com/oxidecomputer/omni-infra-provider-oxide/api/specs"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/naming"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/provider"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/simulator/operator"
@@ -59,10 +61,28 @@ func newCrashRun(t *testing.T, sc scenario, point *killPoint) *crashRun {
 
 	r.env = r.place.env(crashProvider)
 	r.env["SCRATCH_GRACE"], r.env["SETTLE_TIME"] = "1s", "1s"
-	r.owner = must(provider.EnsureOwner(t.Context(), r.Omni.AdminState()))(t)
+	r.owner = r.makeOwner()
 	r.foreign = makeForeign(r.place, r.owner)
 
 	return r
+}
+
+// makeOwner stores the owner that the daemon will work for, so that its marks
+// can be imitated before it runs.
+func (r *crashRun) makeOwner() string {
+	r.t.Helper()
+
+	var owner provider.Owner
+
+	kind := owner.ResourceDefinition()
+	*owner.Metadata() = resource.NewMetadata(kind.DefaultNamespace, kind.Type, "owner", resource.VersionUndefined)
+	owner.TypedSpec().Value = &stored.OwnerSpec{Id: naming.NewOwner()}
+
+	if err := r.Omni.AdminState().Create(r.t.Context(), &owner); err != nil {
+		r.t.Fatal(err)
+	}
+
+	return owner.TypedSpec().Value.GetId()
 }
 
 // begin starts the daemon.
@@ -95,7 +115,7 @@ func (r *crashRun) until(what string, holds func() bool) {
 			r.t.Fatalf("waited %s for %s\nrequests: %+v\n%s", restWithin, what, r.requests(), r.ours())
 		}
 
-		time.Sleep(50 * time.Millisecond)
+		time.Sleep(100 * time.Millisecond)
 	}
 }
 
@@ -196,8 +216,8 @@ func (r *crashRun) onlyFinalizer(request operator.Request) bool {
 
 	ctx, st := r.t.Context(), r.Omni.AdminState()
 
-	stored, err := st.Get(ctx, infra.NewMachineRequest(request.ID).Metadata())
-	if err != nil || !stored.Metadata().Finalizers().Has(crashFinalizer) || request.Stage != "" {
+	held, err := st.Get(ctx, infra.NewMachineRequest(request.ID).Metadata())
+	if err != nil || !held.Metadata().Finalizers().Has(crashFinalizer) || request.Stage != "" {
 		return false
 	}
 
