@@ -100,7 +100,7 @@ func New(cfg Config) *Machines {
 		cfg:     cfg,
 		creates: NewPlaces(cfg.MaxCreates, 2*time.Second),
 		starts:  NewPlaces(cfg.MaxCreates, time.Second),
-		deletes: NewPlaces(1, time.Second),
+		deletes: NewPlaces(1, 300*time.Millisecond),
 		now:     time.Now,
 		stops:   map[string]stop{},
 		tries:   map[string]try{},
