@@ -380,7 +380,7 @@ func (b *bench) until(what string, holds func() bool) {
 			b.t.Fatalf("waited %s for %s\nlog:\n%s", patience, what, b.logText())
 		}
 
-		b.pass(100 * time.Millisecond)
+		b.pass(250 * time.Millisecond)
 	}
 }
 

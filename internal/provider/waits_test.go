@@ -184,12 +184,12 @@ func TestAMendedFailureGoesOnByItself(t *testing.T) {
 func TestAHealthyRunIsQuiet(t *testing.T) {
 	t.Parallel()
 
-	const n = 5
+	const n = 3
 
 	bubble(t, func(t *testing.T, b *bench) {
 		began := time.Now()
 		b.images.answers(func(int, image.Want) (image.Status, error) {
-			if done := time.Since(began) / (500 * time.Millisecond); done < 100 {
+			if done := time.Since(began) / (300 * time.Millisecond); done < 100 {
 				return image.Status{Reason: fmt.Sprintf("uploading Talos 1.13.5: %d %%", done), RetryIn: 2 * time.Second}, nil
 			}
 
