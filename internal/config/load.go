@@ -3,7 +3,9 @@ package config
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"regexp"
 	"strings"
 	"time"
 
@@ -146,25 +148,49 @@ func (l *Loader) text(o option, lookupEnv func(string) (string, bool)) (string, 
 }
 
 // readSecret returns what is in the file, without the white space around it.
+// The path may be the secret itself, set by mistake where its file belongs, so
+// it is told only if it begins like a path.
 func readSecret(path string) (string, error) {
+	told := "the file"
+	if pathLike.MatchString(path) {
+		told = path
+	}
+
 	info, err := os.Stat(path)
 
 	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "", fmt.Errorf("reading the secret: %s can not be found; is this the secret and not the path of its file?", told)
 	case err != nil:
-		return "", fmt.Errorf("reading the secret's file: %w", err)
+		return "", fmt.Errorf("reading the secret: %s: %w", told, cause(err))
+	case info.IsDir():
+		return "", fmt.Errorf("reading the secret: %s is a directory", told)
 	case info.Size() > maxSecret:
-		return "", fmt.Errorf("reading the secret's file: %s has %d bytes, more than any secret", path, info.Size())
+		return "", fmt.Errorf("reading the secret: %s has %d bytes, more than any secret", told, info.Size())
 	}
 
 	content, err := os.ReadFile(path)
 	if err != nil {
-		return "", fmt.Errorf("reading the secret's file: %w", err)
+		return "", fmt.Errorf("reading the secret: %s: %w", told, cause(err))
 	}
 
-	text := strings.TrimSpace(string(content))
-	if text == "" {
-		return "", fmt.Errorf("reading the secret's file: %s is empty", path)
+	switch text := strings.TrimSpace(string(content)); {
+	case text == "":
+		return "", fmt.Errorf("reading the secret: %s is empty", told)
+	case strings.ContainsAny(text, "\r\n"):
+		return "", fmt.Errorf("reading the secret: %s has more than one line", told)
+	default:
+		return text, nil
+	}
+}
+
+var pathLike = regexp.MustCompile(`^(/|\./|\.\./|[A-Za-z]:)[^\n]{0,250}$`)
+
+// cause is an error of the file system without the path.
+func cause(err error) error {
+	if p, ok := errors.AsType[*fs.PathError](err); ok {
+		return p.Err
 	}
 
-	return text, nil
+	return err
 }

@@ -189,7 +189,7 @@ func TestMistakes(t *testing.T) {
 		},
 		{
 			[]string{"OMNI_SERVICE_ACCOUNT_KEY", "", "OMNI_SERVICE_ACCOUNT_KEY_FILE", "/does/not/exist"},
-			omniKey + "reading the secret's file: stat /does/not/exist: no such file or directory",
+			omniKey + "reading the secret: /does/not/exist can not be found; is this the secret and not the path of its file?",
 		},
 
 		{[]string{"PROVIDER_ID", "Oxide"}, `--provider-id / PROVIDER_ID: "Oxide"` + noLabel},
@@ -223,10 +223,10 @@ func TestMistakes(t *testing.T) {
 		{[]string{"OXIDE_HOST", "ftp://silo"}, oxideHost + "must begin with https:// or http://"},
 		{[]string{"OXIDE_HOST", "silo/path"}, oxideHost + "must not have a path"},
 		{[]string{"OXIDE_HOST", token}, oxideHost + "is a token, not a host"},
-		{[]string{"OXIDE_TOKEN", "", "OXIDE_TOKEN_FILE", empty}, oxideToken + "reading the secret's file: " + empty + " is empty"},
+		{[]string{"OXIDE_TOKEN", "", "OXIDE_TOKEN_FILE", empty}, oxideToken + "reading the secret: " + empty + " is empty"},
 		{
 			[]string{"OXIDE_TOKEN", "", "OXIDE_TOKEN_FILE", large},
-			oxideToken + "reading the secret's file: " + large + " has 65537 bytes, more than any secret",
+			oxideToken + "reading the secret: " + large + " has 65537 bytes, more than any secret",
 		},
 
 		{[]string{"IMAGE_FACTORY_URL", "factory.talos.dev"}, "--image-factory-url / IMAGE_FACTORY_URL: must begin with https:// or http://"},
