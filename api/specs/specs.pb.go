@@ -176,6 +176,9 @@ type Plan struct {
 	Owner       string `protobuf:"bytes,3,opt,name=owner,proto3" json:"owner,omitempty"`
 	ProjectId   string `protobuf:"bytes,4,opt,name=project_id,json=projectId,proto3" json:"project_id,omitempty"`
 	ProjectName string `protobuf:"bytes,5,opt,name=project_name,json=projectName,proto3" json:"project_name,omitempty"`
+	// silo_id is the silo that all of it is in. In another one its objects would
+	// seem to be gone.
+	SiloId string `protobuf:"bytes,19,opt,name=silo_id,json=siloId,proto3" json:"silo_id,omitempty"`
 	// instance_name is the name and the hostname of the instance.
 	InstanceName         string      `protobuf:"bytes,6,opt,name=instance_name,json=instanceName,proto3" json:"instance_name,omitempty"`
 	Cpus                 uint32      `protobuf:"varint,7,opt,name=cpus,proto3" json:"cpus,omitempty"`
@@ -263,6 +266,13 @@ func (x *Plan) GetProjectId() string {
 func (x *Plan) GetProjectName() string {
 	if x != nil {
 		return x.ProjectName
+	}
+	return ""
+}
+
+func (x *Plan) GetSiloId() string {
+	if x != nil {
+		return x.SiloId
 	}
 	return ""
 }
@@ -906,7 +916,7 @@ const file_specs_specs_proto_rawDesc = "" +
 	"\vincarnation\x18\b \x01(\rR\vincarnation\x12?\n" +
 	"\runsure_create\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\funsureCreate\x12.\n" +
 	"\x13patched_instance_id\x18\n" +
-	" \x01(\tR\x11patchedInstanceId\"\xee\x05\n" +
+	" \x01(\tR\x11patchedInstanceId\"\x87\x06\n" +
 	"\x04Plan\x12\x16\n" +
 	"\x06format\x18\x12 \x01(\rR\x06format\x12!\n" +
 	"\frequest_hash\x18\x01 \x01(\tR\vrequestHash\x12\x1d\n" +
@@ -915,7 +925,8 @@ const file_specs_specs_proto_rawDesc = "" +
 	"\x05owner\x18\x03 \x01(\tR\x05owner\x12\x1d\n" +
 	"\n" +
 	"project_id\x18\x04 \x01(\tR\tprojectId\x12!\n" +
-	"\fproject_name\x18\x05 \x01(\tR\vprojectName\x12#\n" +
+	"\fproject_name\x18\x05 \x01(\tR\vprojectName\x12\x17\n" +
+	"\asilo_id\x18\x13 \x01(\tR\x06siloId\x12#\n" +
 	"\rinstance_name\x18\x06 \x01(\tR\finstanceName\x12\x12\n" +
 	"\x04cpus\x18\a \x01(\rR\x04cpus\x12!\n" +
 	"\fmemory_bytes\x18\b \x01(\x04R\vmemoryBytes\x12=\n" +

@@ -32,11 +32,15 @@ func (p *Provisioner) deprovision(ctx context.Context, logger *zap.Logger, res *
 		return err
 	}
 
+	if err := p.sameSilo(ctx, spec.GetPlan()); err != nil {
+		return err
+	}
+
 	if err := p.Machines.Remove(ctx, spec); err != nil {
 		return err
 	}
 
-	logger.Info("machine removed from the rack", zap.String("oxide.instance.id", spec.GetInstanceId()),
+	logger.Info("nothing of the machine is left in the rack", zap.String("oxide.instance.id", spec.GetInstanceId()),
 		zap.String("oxide.project.id", spec.GetPlan().GetProjectId()))
 
 	return nil

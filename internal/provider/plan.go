@@ -156,6 +156,13 @@ func sizes(plan *specs.Plan, class machineclass.Class) {
 // resolve looks up everything that the class names. What is missing is named
 // with its field, before anything is uploaded or made.
 func (p *Provisioner) resolve(ctx context.Context, plan *specs.Plan, class machineclass.Class) error {
+	silo, _, err := p.silo(ctx)
+	if err != nil {
+		return err
+	}
+
+	plan.SiloId = silo
+
 	project, err := p.Silo.ViewProject(ctx, class.Project)
 	if err != nil {
 		return missing(err, "project: %q is not in the silo, or the daemon's token has no role in it", class.Project)

@@ -179,6 +179,10 @@ func TestThePlanHoldsWhatTheClassAsksFor(t *testing.T) {
 			t.Errorf("planned %v", got)
 		}
 
+		if len(got.GetSiloId()) != 36 {
+			t.Errorf("planned in silo %q", got.GetSiloId())
+		}
+
 		if n := got.GetNics()[0]; len(n.GetVpcId()) != 36 || len(n.GetSubnetId()) != 36 {
 			t.Errorf("planned network interface %v", n)
 		}
@@ -187,7 +191,7 @@ func TestThePlanHoldsWhatTheClassAsksFor(t *testing.T) {
 
 		want := &specs.Plan{
 			Format: 1, RequestHash: requestHash(r.TypedSpec().Value), RequestId: theRequest, Owner: b.owner,
-			ProjectId: b.project.Id, ProjectName: "demo", InstanceName: theRequest, Cpus: 4, MemoryBytes: 16 * gib,
+			SiloId: got.GetSiloId(), ProjectId: b.project.Id, ProjectName: "demo", InstanceName: theRequest, Cpus: 4, MemoryBytes: 16 * gib,
 			BootDisk: &specs.DiskPlan{Name: "boot-j4ulfhvksu-talos-workers-abcdef", SizeBytes: 20 * gib, Type: "distributed"},
 			Disks: []*specs.DiskPlan{
 				{Name: "data0-eiuudiimqo-talos-workers-abcdef", SizeBytes: 100 * gib, Type: "local"},

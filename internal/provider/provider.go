@@ -44,6 +44,7 @@ const (
 
 // Silo is what planning asks of the rack.
 type Silo interface {
+	Me(ctx context.Context) (*oxide.CurrentUser, error)
 	ViewProject(ctx context.Context, nameOrID string) (*oxide.Project, error)
 	ListProjects(ctx context.Context) ([]oxide.Project, error)
 	ViewVPC(ctx context.Context, projectID, nameOrID string) (*oxide.Vpc, error)
@@ -80,6 +81,7 @@ type Provisioner struct {
 	Owner string
 
 	teardowns *teardowns
+	identity  siloIdentity
 }
 
 // Context is what the SDK hands to a step.
@@ -89,10 +91,21 @@ type Context = provision.Context[*Instance]
 func (p *Provisioner) ProvisionSteps() []provision.Step[*Instance] {
 	return []provision.Step[*Instance]{
 		p.step(stepPlan, p.plan),
-		p.step(stepImage, p.image),
-		p.step(stepInstance, p.instance),
-		p.step(stepConfig, p.config),
-		p.step(stepStart, p.start),
+		p.step(stepImage, p.inSilo(p.image)),
+		p.step(stepInstance, p.inSilo(p.instance)),
+		p.step(stepConfig, p.inSilo(p.config)),
+		p.step(stepStart, p.inSilo(p.start)),
+	}
+}
+
+// inSilo runs a step only in the silo that its plan is for.
+func (p *Provisioner) inSilo(run stepFunc) stepFunc {
+	return func(ctx context.Context, logger *zap.Logger, pctx Context) error {
+		if err := p.sameSilo(ctx, pctx.State.TypedSpec().Value.GetPlan()); err != nil {
+			return err
+		}
+
+		return run(ctx, logger, pctx)
 	}
 }
 

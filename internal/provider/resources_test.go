@@ -47,7 +47,7 @@ func fullState() *specs.InstanceSpec {
 	return &specs.InstanceSpec{
 		Plan: &specs.Plan{
 			Format: 1, RequestHash: "1:ab", RequestId: "talos-workers-bcdfgh", Owner: "abcdefghijklmnopqrstuvwxyz",
-			ProjectId: "p-id", ProjectName: "talos", InstanceName: "talos-workers-bcdfgh", Cpus: 4, MemoryBytes: 8 << 30,
+			SiloId: "silo-id", ProjectId: "p-id", ProjectName: "talos", InstanceName: "talos-workers-bcdfgh", Cpus: 4, MemoryBytes: 8 << 30,
 			BootDisk:             &specs.DiskPlan{Name: "boot-x", SizeBytes: 10 << 30, Type: "distributed"},
 			Disks:                []*specs.DiskPlan{{Name: "data0-x", SizeBytes: 20 << 30, Type: "distributed", BlockSize: 512}},
 			Nics:                 []*specs.NicPlan{{Name: "net0", VpcName: "default", SubnetName: "default", IpConfig: "v4", VpcId: "v-id", SubnetId: "s-id"}},
