@@ -1,6 +1,9 @@
 package main
 
 import (
+	"maps"
+	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/simulator/rack"
@@ -57,5 +60,51 @@ func TestARoleLostInATeardownLeaksNothing(t *testing.T) {
 	}
 
 	p.Rack.SetToken(rack.Token{Value: p.RackToken, User: "provider"})
+	p.waitNothingLeft()
+}
+
+// Invariant: gone is proved, never assumed. A daemon that is pointed at another
+// silo finds nothing of its machines there, and takes none of them for gone.
+func TestAnotherSiloIsNotAnEmptyOne(t *testing.T) {
+	t.Parallel()
+
+	p := newPlace(t, site.Config{})
+	env := p.env("oxide")
+	d := start(t, env)
+	p.waitRegistered("oxide")
+	p.set("workers", "oxide", 2)
+	p.waitJoined("workers", 2)
+
+	if code := d.stop(); code != 0 {
+		t.Fatalf("exit code %d", code)
+	}
+
+	other, err := rack.New(rack.Config{Projects: []string{site.Project}})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	elsewhere := httptest.NewServer(other)
+
+	t.Cleanup(func() {
+		other.Close()
+		elsewhere.Close()
+	})
+
+	wrong := maps.Clone(env)
+	wrong["OXIDE_HOST"] = elsewhere.URL
+	d = start(t, wrong)
+	p.set("workers", "oxide", 0)
+	p.eventually("the daemon to notice", func() bool { return strings.Count(d.log(), "the machine was planned in silo") >= 2 })
+
+	if n := len(p.requests()); n != 2 {
+		t.Errorf("%d requests are left: machines were taken for gone", n)
+	}
+
+	if code := d.stop(); code != 0 {
+		t.Fatalf("exit code %d", code)
+	}
+
+	start(t, env)
 	p.waitNothingLeft()
 }

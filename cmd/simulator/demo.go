@@ -42,6 +42,10 @@ daemon breaks another of its promises on the way.`,
 				cfg.Scales = append(cfg.Scales, uint32(n))
 			}
 
+			if len(scales) == 0 || scales[len(scales)-1] != 0 {
+				return errors.New("--scale must end with 0: the demo shows that nothing is left")
+			}
+
 			return runDemo(ctx, cfg)
 		},
 	}
@@ -49,7 +53,7 @@ daemon breaks another of its promises on the way.`,
 	flags := command.Flags()
 	flags.StringVar(&cfg.Daemon, "daemon", "", "the daemon's binary; empty for the one beside this program")
 	flags.BoolVar(&cfg.FullImage, "full-image", false, "use an image of a real one's size, 1,306,525,696 bytes")
-	flags.UintSliceVar(&scales, "scale", []uint{3, 5, 2, 0}, "numbers of machines to ask for, one after the other; the last should be 0")
+	flags.UintSliceVar(&scales, "scale", []uint{3, 5, 2, 0}, "numbers of machines to ask for, one after the other; the last must be 0")
 	flags.StringVar(&cfg.Dir, "dir", "", "directory for logs and keys, kept; empty for a new one that is kept only after a failure")
 
 	return command
@@ -76,5 +80,13 @@ func runDemo(ctx context.Context, cfg demo.Config) (err error) {
 		}()
 	}
 
-	return demo.Run(ctx, cfg)
+	if err := demo.Run(ctx, cfg); err != nil {
+		if ctx.Err() != nil {
+			return errors.New("interrupted")
+		}
+
+		return err
+	}
+
+	return nil
 }

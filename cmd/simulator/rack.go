@@ -48,7 +48,18 @@ line on standard output:
   ready rack endpoint=http://HOST:PORT token=TOKEN
 
 The token is left out when it was read from a file. Below /simulator/ the rack
-answers without token: GET summary, GET calls, and GET, POST, DELETE faults.`,
+answers without token: GET summary, GET calls, and GET, POST, DELETE faults.
+
+A fault is a JSON object such as
+
+  {"operation": "instance_create", "skip": 1, "count": 2,
+   "action": "error", "status": 507, "code": "InsufficientCapacity", "message": "..."}
+
+It hits calls by operation (the names that GET summary counts), "path" (a part of
+the path and query), "skip", "count" and "probability" with "seed". Its action is
+error, delay, hang, reset (before the work), lose_answer (after it), commit_late,
+error_after or lost_stop; "delay" is a duration such as "2s". --faults reads a
+JSON array of them.`,
 		Args:         cobra.NoArgs,
 		SilenceUsage: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -14,7 +14,7 @@ import (
 const NeedRack = "rack"
 
 const (
-	probeWell    = 30 * time.Second
+	probeWell    = 15 * time.Second
 	probeAtFirst = 2 * time.Second
 	// probeAtMost bounds the pause between tries while the rack is not well.
 	probeAtMost = 60 * time.Second
@@ -76,7 +76,9 @@ func rackTrouble(host string, err error) (key, text string) {
 
 	switch class {
 	case rack.ClassCredentials:
-		return class.String(), "the rack at " + host + " refuses the token, renew it (OXIDE_TOKEN): " + rack.Reason(err)
+		return class.String(), "the rack at " + host + " refuses the token, renew it and start the daemon again: " + rack.Reason(err)
+	case rack.ClassInternal:
+		return class.String(), "what answers at " + host + " is no Oxide API, or is not well: " + rack.Reason(err)
 	case rack.ClassVersion:
 		return class.String(), "the rack at " + host + " does not speak our API version " + version.OxideAPIVersion + ": " + rack.Reason(err)
 	case rack.ClassLost:

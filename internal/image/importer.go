@@ -204,7 +204,7 @@ func (i *importer) upload(ctx context.Context, cancel context.CancelCauseFunc, h
 
 	w := writers{
 		rack: i.m.cfg.Rack, disk: id, count: i.m.cfg.Writers, block: h.block, limit: diskSize(h.size),
-		progress: i.job.progress,
+		progress: i.job.progress, trouble: i.job.stumble,
 	}
 
 	n, err := w.copy(ctx, cancel, h.data, h.end, stream)

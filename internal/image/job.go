@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/naming"
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/rack"
 )
 
 const (
@@ -67,7 +68,8 @@ type job struct {
 	backoff  time.Duration
 	err      error
 	nextTry  time.Time
-	unknown  bool // the factory does not know the schematic, and nobody was told yet
+	stumbles string // why the newest write is tried again; empty while all goes well
+	unknown  bool   // the factory does not know the schematic, and nobody was told yet
 	shown    shown
 }
 
@@ -123,7 +125,7 @@ func (j *job) begin() {
 
 	j.phase, j.since = PhaseLooking, time.Now()
 	j.attempts++
-	j.done, j.total, j.unknown = 0, 0, false
+	j.done, j.total, j.unknown, j.stumbles = 0, 0, false, ""
 }
 
 // expect sets how many bytes will be uploaded.
@@ -140,6 +142,18 @@ func (j *job) progress(n int) {
 	defer j.mu.Unlock()
 
 	j.done = min(j.done+uint64(max(n, 0)), j.total)
+	j.stumbles = ""
+}
+
+// stumble notes a write that is tried again, until one goes well.
+func (j *job) stumble(err error, try int) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+
+	// One is nothing to speak of.
+	if try > 1 {
+		j.stumbles = fmt.Sprintf("%s (try %d)", rack.Reason(err), try)
+	}
 }
 
 // fail notes why a try failed and when the next one is due: the backoff
@@ -225,7 +239,7 @@ func (m *Manager) work(ctx context.Context, j *job) {
 		}
 
 		j.fail(err, time.Now())
-		log.Warn("image import failed", zap.Error(err), zap.Duration("retry_in", j.due(time.Now())))
+		log.Warn("image import failed", zap.Error(err), zap.Duration("retry_in", j.due(time.Now()).Round(time.Millisecond)))
 	}
 }
 

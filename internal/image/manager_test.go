@@ -311,7 +311,7 @@ func TestAFactoryThatFailsForTenMinutes(t *testing.T) {
 		synctest.Wait()
 
 		s := ask(t, m, want())
-		for _, part := range []string{"factory.talos.dev", "500", identity().Schematic[:12], "next try in 5s"} {
+		for _, part := range []string{"factory.talos.dev", "500", identity().Schematic[:12], "next try at 00:0"} {
 			if !strings.Contains(s.Reason, part) {
 				t.Errorf("%q does not tell %s", s.Reason, part)
 			}
@@ -403,7 +403,7 @@ func TestAVersionThatIsNotOffered(t *testing.T) {
 		}
 
 		if _, ok := errors.AsType[*image.MendError](err); !ok || s.RetryIn <= 0 ||
-			!strings.Contains(err.Error(), "1.13.5: the factory does not offer this Talos version (404); next try in ") {
+			!strings.Contains(err.Error(), "1.13.5: the factory does not offer this Talos version (404); next try at ") {
 			t.Errorf("%+v, %v", s, err)
 		}
 

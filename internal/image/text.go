@@ -91,7 +91,7 @@ func (j *job) line(now time.Time) string {
 		return last.text
 	}
 
-	j.shown = shown{text: clip(j.text(now), maxReason), at: now, phase: j.phase, attempt: j.attempts, percent: p}
+	j.shown = shown{text: clip(j.text(), maxReason), at: now, phase: j.phase, attempt: j.attempts, percent: p}
 
 	return j.shown.text
 }
@@ -104,7 +104,7 @@ func (j *job) percent() uint64 {
 	return j.done * 100 / j.total
 }
 
-func (j *job) text(now time.Time) string {
+func (j *job) text() string {
 	what := fmt.Sprintf("Talos %s image", j.identity.Talos)
 
 	switch j.phase {
@@ -113,17 +113,19 @@ func (j *job) text(now time.Time) string {
 	case PhaseOpening:
 		return fmt.Sprintf("waiting for the image factory to build the %s", what)
 	case PhaseUploading:
-		return fmt.Sprintf("uploading %s: %d %% (%d of %d MiB)", what, j.percent(), j.done/mib, (j.total+mib-1)/mib)
+		line := fmt.Sprintf("uploading %s: %d %% (%d of %d MiB)", what, j.percent(), j.done/mib, (j.total+mib-1)/mib)
+		if j.stumbles != "" {
+			line += "; a write fails: " + j.stumbles
+		}
+
+		return line
 	case PhaseSealing:
 		return fmt.Sprintf("waiting for the rack to finalize the %s", what)
 	case PhasePublishing:
 		return fmt.Sprintf("publishing the %s", what)
 	case PhaseFailed:
-		// Counted in steps, so that the line stands still between them.
-		next := j.nextTry.Sub(j.since) - now.Sub(j.since).Truncate(holdFor)
-
-		return fmt.Sprintf("image import failed: %s; next try in %s",
-			clip(j.err.Error(), maxCause), max(next, time.Second).Round(time.Second))
+		return fmt.Sprintf("image import failed: %s; next try at %s UTC",
+			clip(j.err.Error(), maxCause), j.nextTry.UTC().Format(time.TimeOnly))
 	case PhaseLooking:
 	}
 

@@ -40,6 +40,8 @@ type writers struct {
 	block    int    // bytes; the last chunk is filled up with zeros to it
 	limit    uint64 // size of the disk in bytes
 	progress func(n int)
+	// trouble tells of a write that failed and is tried again; nil tells nobody.
+	trouble func(err error, try int)
 }
 
 type chunk struct {
@@ -210,6 +212,10 @@ func (w *writers) write(ctx context.Context, c chunk, writer int) error {
 
 		if try == chunkTries || !rack.ClassOf(err).Passing() {
 			return fmt.Errorf("chunk at offset %d, try %d: %w", c.offset, try, err)
+		}
+
+		if w.trouble != nil {
+			w.trouble(err, try)
 		}
 
 		// Spread, or all writers would come back at the same instant.

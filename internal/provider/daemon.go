@@ -126,7 +126,7 @@ func (d *Daemon) makeWork(owner string) *image.Manager {
 		teardowns: newTeardowns(),
 	}
 
-	d.opts.Logger.Info("serving", zap.String("omni.provider.id", d.opts.ProviderID), zap.String("owner", owner),
+	d.opts.Logger.Info("linked to Omni", zap.String("omni.provider.id", d.opts.ProviderID), zap.String("owner", owner),
 		zap.String("run", d.run), zap.String("oxide.host", d.opts.Rack.Host()))
 
 	return images

@@ -73,7 +73,7 @@ func rackOutcome(err error) error {
 	case rack.ClassBusy, rack.ClassInternal, rack.ClassLost:
 		return wait(err.Error(), spread(15*time.Second))
 	case rack.ClassCredentials:
-		return &mending{fmt.Errorf("the rack refuses the daemon's token, renew it: %w", err)}
+		return &mending{fmt.Errorf("the rack refuses the daemon's token, renew it and start the daemon again: %w", err)}
 	case rack.ClassForbidden:
 		return &mending{fmt.Errorf("the daemon's token lacks a role on the rack: %w", err)}
 	case rack.ClassVersion:

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -64,7 +65,9 @@ func (p *Provisioner) plan(ctx context.Context, logger *zap.Logger, pctx Context
 
 	class, err := machineclass.Parse(request.TypedSpec().Value.GetProviderData())
 	if err != nil {
-		return &instance.Mend{Reason: "machine class: " + err.Error(), Cause: err}
+		logger.Debug("the class is wrong", zap.Error(err))
+
+		return &instance.Mend{Reason: "machine class: " + fitting(err, maxText-len("machine class: ")), Cause: err}
 	}
 
 	talosVersion, err := checkTalos(request.TypedSpec().Value.GetTalosVersion())
@@ -101,6 +104,29 @@ func (p *Provisioner) plan(ctx context.Context, logger *zap.Logger, pctx Context
 	}
 
 	return nil
+}
+
+// fitting is as many mistakes of a class as one line holds, and how many more
+// there are.
+func fitting(err error, room int) string {
+	mistakes, ok := errors.AsType[machineclass.Mistakes](err)
+	if !ok || len(err.Error()) <= room {
+		return err.Error()
+	}
+
+	const more = "; and 99 more"
+
+	text := mistakes[0]
+
+	for i, m := range mistakes[1:] {
+		if len(text)+len("; ")+len(m) > room-len(more) {
+			return fmt.Sprintf("%s; and %d more", text, len(mistakes)-i-1)
+		}
+
+		text += "; " + m
+	}
+
+	return text
 }
 
 // checkFormat refuses a plan that a newer version made: this one would not carry

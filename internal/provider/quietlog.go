@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -8,6 +9,7 @@ import (
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
+	"google.golang.org/grpc/codes"
 )
 
 // What is logged with the stack of a panic.
@@ -77,7 +79,7 @@ func (c quietCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
 		if err := errorField(fields); err != nil && !c.said.news(c.request+"/"+e.Message, err.Error()) {
 			e.Level = zapcore.DebugLevel
 		}
-	case "reconcile failed", "machine provision failed":
+	case "reconcile failed", "machine provision failed", "controller failed":
 		e.Level = c.failure(e, errorField(fields))
 	}
 
@@ -91,7 +93,7 @@ func (c quietCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
 // failure is the level of a failed reconcile.
 func (c quietCore) failure(e zapcore.Entry, err error) zapcore.Level {
 	switch {
-	case isA[*waiting](err):
+	case isA[*waiting](err), err != nil && linkBroken(err):
 		return zapcore.DebugLevel
 	case !isA[*mending](err):
 		return e.Level
@@ -100,6 +102,18 @@ func (c quietCore) failure(e zapcore.Entry, err error) zapcore.Level {
 	default:
 		// A person must act, and it is not the daemon that is broken.
 		return zapcore.WarnLevel
+	}
+}
+
+// linkBroken says that the failure is one of the link to Omni, of which the health
+// board tells once.
+func linkBroken(err error) bool {
+	switch codeOf(err) {
+	case codes.Unavailable, codes.Unauthenticated, codes.Canceled, codes.DeadlineExceeded:
+		return true
+	default:
+		return errors.Is(err, context.Canceled) || strings.Contains(err.Error(), "Unauthenticated") ||
+			strings.Contains(err.Error(), "code = Unavailable") || strings.Contains(err.Error(), "code = Canceled")
 	}
 }
 

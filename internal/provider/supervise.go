@@ -286,6 +286,8 @@ func omniTrouble(endpoint string, err error) (key, text string) {
 	reason := grpcReason(err)
 
 	switch code := codeOf(err); {
+	case strings.Contains(reason, "does not look like a TLS handshake"):
+		return "tls", "Omni at " + endpoint + " does not speak TLS there: use http:// or another port: " + reason
 	case strings.Contains(reason, "x509") || strings.Contains(reason, "tls:"):
 		return "tls", "the certificate of Omni at " + endpoint + " is not trusted: " + reason
 	case code == codes.Unauthenticated || strings.Contains(reason, "invalid signature"):

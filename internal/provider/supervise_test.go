@@ -247,7 +247,7 @@ func TestABrokenStreamIsMadeAgain(t *testing.T) {
 					t.Errorf("%d more lists of images", n-lists)
 				}
 
-				if n := len(b.logs.FilterMessage("serving").All()); n != 1 {
+				if n := len(b.logs.FilterMessage("linked to Omni").All()); n != 1 {
 					t.Errorf("serving was begun %d times", n)
 				}
 
