@@ -88,7 +88,7 @@ func TestATeardownRemovesItsOwnAndNothingElse(t *testing.T) {
 func TestATeardownWithoutAPlanFindsWhatIsMarked(t *testing.T) {
 	t.Parallel()
 
-	bubble(t, func(t *testing.T, b *bench) {
+	bubble(t, func(_ *testing.T, b *bench) {
 		b.foreign(theRequest)
 
 		running := b.start()
@@ -299,7 +299,7 @@ func TestATeardownAtAnyPointLeavesNothing(t *testing.T) {
 		t.Run(operation, func(t *testing.T) {
 			t.Parallel()
 
-			bubble(t, func(t *testing.T, b *bench) {
+			bubble(t, func(_ *testing.T, b *bench) {
 				at := make(chan struct{}, 1000)
 				b.hook(&b.after, func(op string) {
 					if op == operation {

@@ -2,6 +2,7 @@ package provider
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -78,7 +79,10 @@ func (b *bench) serve(change ...func(*Options)) *served {
 	}()
 
 	b.t.Cleanup(func() {
-		d.stop()
+		if err := d.stop(); err != nil && !errors.Is(err, errOwnerChanged) {
+			b.t.Errorf("the daemon ended with %v", err)
+		}
+
 		images.Close()
 	})
 

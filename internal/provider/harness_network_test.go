@@ -70,7 +70,7 @@ func (n *network) serve(t *testing.T, name string, h http.Handler) *http.Transpo
 		t.Fatal(err)
 	}
 
-	s := &http.Server{Handler: h} //nolint:gosec // in memory, no slow strangers
+	s := &http.Server{Handler: h}
 	served := make(chan error, 1)
 
 	go func() { served <- s.Serve(l) }()

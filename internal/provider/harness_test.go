@@ -3,6 +3,7 @@ package provider
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"sync/atomic"
@@ -340,7 +341,13 @@ func (b *bench) store(id, step string, spec *InstanceState) {
 	if b.stored(id) == nil {
 		res := &Instance{}
 		*res.Metadata() = metadata(instanceName, id)
-		b.ok(res.Spec().(interface{ UnmarshalJSON(b []byte) error }).UnmarshalJSON([]byte("{}"))) //nolint:forcetypeassert // as the SDK does
+
+		spec, ok := res.Spec().(json.Unmarshaler)
+		if !ok {
+			b.t.Fatal("the SDK could not make the spec")
+		}
+
+		b.ok(spec.UnmarshalJSON([]byte("{}")))
 		b.ok(b.st.Create(b.t.Context(), res, state.WithCreateOwner(testID+sdkController)))
 	}
 

@@ -8,8 +8,9 @@ import (
 
 	"github.com/cosi-project/runtime/pkg/safe"
 	"github.com/cosi-project/runtime/pkg/state"
-	simomni "github.com/oxidecomputer/omni-infra-provider-oxide/internal/simulator/omni"
 	"google.golang.org/grpc/codes"
+
+	simomni "github.com/oxidecomputer/omni-infra-provider-oxide/internal/simulator/omni"
 
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/image"
 )

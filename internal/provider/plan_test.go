@@ -42,7 +42,7 @@ func TestAClassThatIsWrongIsRefusedWithWhatToMend(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 
-			bubble(t, func(t *testing.T, b *bench) {
+			bubble(t, func(_ *testing.T, b *bench) {
 				b.start()
 				b.ask(theRequest, class(tc.class))
 				b.untilStage(theRequest, stageFailed)
@@ -95,7 +95,7 @@ func TestATalosVersionThatCanNotJoinIsRefused(t *testing.T) {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
 
-			bubble(t, func(t *testing.T, b *bench) {
+			bubble(t, func(_ *testing.T, b *bench) {
 				b.start()
 				b.ask(theRequest, func(s *omnispecs.MachineRequestSpec) { s.TalosVersion = version })
 				b.untilStage(theRequest, stageFailed)
@@ -279,7 +279,7 @@ func TestThePlanOfAnotherRequestIsForAPersonToMend(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			bubble(t, func(t *testing.T, b *bench) {
+			bubble(t, func(_ *testing.T, b *bench) {
 				r := b.ask(theRequest)
 				plan := &specs.Plan{
 					RequestHash: requestHash(r.TypedSpec().Value), RequestId: theRequest, ProjectId: b.project.Id, ProjectName: "demo",

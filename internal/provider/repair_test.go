@@ -63,7 +63,7 @@ func TestAnUnknownStepIsSetBackAndTheMachineMade(t *testing.T) {
 func TestWithoutTheRepairAnUnknownStepMeansNoMachine(t *testing.T) {
 	t.Parallel()
 
-	bubble(t, func(t *testing.T, b *bench) {
+	bubble(t, func(_ *testing.T, b *bench) {
 		planned := b.plannedFor(theRequest)
 
 		b.ask(theRequest)

@@ -128,7 +128,7 @@ func TestAStartThatDoesNotFitSaysSoAndGoesOn(t *testing.T) {
 func TestACreateThatDoesNotFitSaysSoAndGoesOn(t *testing.T) {
 	t.Parallel()
 
-	bubble(t, func(t *testing.T, b *bench) {
+	bubble(t, func(_ *testing.T, b *bench) {
 		b.start()
 		b.ask("talos-workers-first1")
 		b.untilStage("talos-workers-first1", stageProvisioned)
@@ -239,7 +239,7 @@ func TestAPanicInAStepIsAFailureInOneLine(t *testing.T) {
 	t.Parallel()
 
 	bubble(t, func(t *testing.T, b *bench) {
-		b.images.answers(func(n int, w image.Want) (image.Status, error) {
+		b.images.answers(func(_ int, w image.Want) (image.Status, error) {
 			if w.Identity.Talos == "1.13.4" {
 				panic("a bug")
 			}
