@@ -2,14 +2,11 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
 
 	"github.com/spf13/cobra"
-	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
 
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/simulator/factory"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/simulator/talosimage"
@@ -69,18 +66,8 @@ corrupt; DELETE drops them. Once it serves it prints one line on standard output
 }
 
 func serveFactory(ctx context.Context, cmd *cobra.Command, options factoryOptions) (err error) {
-	level, err := zapcore.ParseLevel(options.logLevel)
-	if err != nil {
-		return fmt.Errorf("reading --log-level: %w", err)
-	}
-
-	logConfig := zap.NewProductionConfig()
-	logConfig.Level = zap.NewAtomicLevelAt(level)
-	logConfig.Encoding = "console"
-	logConfig.EncoderConfig.EncodeTime = zapcore.ISO8601TimeEncoder
-
-	if options.config.Log, err = logConfig.Build(); err != nil {
-		return fmt.Errorf("making the logger: %w", err)
+	if options.config.Log, err = newLogger(options.logLevel); err != nil {
+		return err
 	}
 
 	if options.fullImage {
@@ -98,8 +85,8 @@ func serveFactory(ctx context.Context, cmd *cobra.Command, options factoryOption
 		}
 	}()
 
-	if _, err := fmt.Fprintln(cmd.OutOrStdout(), "ready factory endpoint="+server.URL()); err != nil {
-		return fmt.Errorf("saying that it is ready: %w", err)
+	if err := sayReady(cmd, "factory", server.URL(), ""); err != nil {
+		return err
 	}
 
 	<-ctx.Done()

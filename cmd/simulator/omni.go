@@ -13,8 +13,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
 
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/simulator/omni"
 )
@@ -75,19 +73,12 @@ func serveOmni(ctx context.Context, cmd *cobra.Command, options omniOptions) err
 		return errors.New("--provider needs --data-dir, where the provider's key is written")
 	}
 
-	level, err := zapcore.ParseLevel(options.logLevel)
+	logger, err := newLogger(options.logLevel)
 	if err != nil {
-		return fmt.Errorf("reading --log-level: %w", err)
+		return err
 	}
 
-	logConfig := zap.NewProductionConfig()
-	logConfig.Level = zap.NewAtomicLevelAt(level)
-	logConfig.Encoding = "console"
-	logConfig.EncoderConfig.EncodeTime = zapcore.ISO8601TimeEncoder
-
-	if options.config.Log, err = logConfig.Build(); err != nil {
-		return fmt.Errorf("making the logger: %w", err)
-	}
+	options.config.Log = logger
 
 	server, err := omni.New(options.config)
 	if err != nil {
@@ -103,13 +94,13 @@ func serveOmni(ctx context.Context, cmd *cobra.Command, options omniOptions) err
 		return err
 	}
 
-	ready := "ready omni endpoint=" + server.Endpoint()
+	more := ""
 	if control := server.Address(omni.ListenerControl); control != "" {
-		ready += " control=http://" + control
+		more = "control=http://" + control
 	}
 
-	if _, err := fmt.Fprintln(cmd.OutOrStdout(), ready); err != nil {
-		return fmt.Errorf("saying that it is ready: %w", err)
+	if err := sayReady(cmd, "omni", server.Endpoint(), more); err != nil {
+		return err
 	}
 
 	<-ctx.Done()

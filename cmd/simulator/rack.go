@@ -12,8 +12,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
 
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/simulator/rack"
 )
@@ -104,13 +102,13 @@ func serveRack(ctx context.Context, cmd *cobra.Command, options rackOptions) err
 		return fmt.Errorf("serving the rack: %w", err)
 	}
 
-	ready := "ready rack endpoint=http://" + listener.Addr().String()
+	more := ""
 	if options.tokenFile == "" {
-		ready += " token=" + options.token
+		more = "token=" + options.token
 	}
 
-	if _, err := fmt.Fprintln(cmd.OutOrStdout(), ready); err != nil {
-		return fmt.Errorf("saying that it is ready: %w", err)
+	if err := sayReady(cmd, "rack", "http://"+listener.Addr().String(), more); err != nil {
+		return err
 	}
 
 	return server.Serve(ctx, listener)
@@ -152,19 +150,12 @@ func (o *rackOptions) complete() error {
 		}
 	}
 
-	level, err := zapcore.ParseLevel(o.logLevel)
+	logger, err := newLogger(o.logLevel)
 	if err != nil {
-		return fmt.Errorf("reading --log-level: %w", err)
+		return err
 	}
 
-	logConfig := zap.NewProductionConfig()
-	logConfig.Level = zap.NewAtomicLevelAt(level)
-	logConfig.Encoding = "console"
-	logConfig.EncoderConfig.EncodeTime = zapcore.ISO8601TimeEncoder
-
-	if o.config.Logger, err = logConfig.Build(); err != nil {
-		return fmt.Errorf("making the logger: %w", err)
-	}
+	o.config.Logger = logger
 
 	return nil
 }
