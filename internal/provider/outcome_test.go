@@ -3,6 +3,7 @@ package provider
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -14,6 +15,8 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/image"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/instance"
@@ -110,6 +113,12 @@ func TestWaitsAreNotLoggedAsErrors(t *testing.T) {
 	for range 5 {
 		quiet.Error("machine provision failed", zap.Error(mend))
 		quiet.Error("reconcile failed", zap.Error(mend))
+	}
+
+	// Of a link to Omni that is broken the health board tells, once.
+	for _, code := range []codes.Code{codes.Unavailable, codes.Unauthenticated, codes.Canceled} {
+		quiet.Error("reconcile failed", zap.Error(fmt.Errorf("get: %w", status.Error(code, "x"))))
+		quiet.Error("controller failed", zap.Error(status.Error(code, "x")))
 	}
 
 	quiet.Error("reconcile failed", zap.Error(errors.New("a real one")))
