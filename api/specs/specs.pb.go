@@ -726,7 +726,9 @@ type Attempt struct {
 	// failed says that the outcome is known: the call failed and left nothing.
 	Failed bool `protobuf:"varint,4,opt,name=failed,proto3" json:"failed,omitempty"`
 	// mend says that it will fail again until a person has mended something.
-	Mend          bool `protobuf:"varint,5,opt,name=mend,proto3" json:"mend,omitempty"`
+	Mend bool `protobuf:"varint,5,opt,name=mend,proto3" json:"mend,omitempty"`
+	// invalid counts the newest attempts in a row that were refused as invalid.
+	Invalid       uint32 `protobuf:"varint,6,opt,name=invalid,proto3" json:"invalid,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -794,6 +796,13 @@ func (x *Attempt) GetMend() bool {
 		return x.Mend
 	}
 	return false
+}
+
+func (x *Attempt) GetInvalid() uint32 {
+	if x != nil {
+		return x.Invalid
+	}
+	return 0
 }
 
 // OwnerSpec is the random identity of this provider's objects in the rack. It
@@ -970,14 +979,15 @@ const file_specs_specs_proto_rawDesc = "" +
 	"\aDiskRef\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
-	"\x04kind\x18\x03 \x01(\tR\x04kind\"\x96\x01\n" +
+	"\x04kind\x18\x03 \x01(\tR\x04kind\"\xb0\x01\n" +
 	"\aAttempt\x12*\n" +
 	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\rR\x05count\x12\x1d\n" +
 	"\n" +
 	"last_error\x18\x03 \x01(\tR\tlastError\x12\x16\n" +
 	"\x06failed\x18\x04 \x01(\bR\x06failed\x12\x12\n" +
-	"\x04mend\x18\x05 \x01(\bR\x04mend\"\x1b\n" +
+	"\x04mend\x18\x05 \x01(\bR\x04mend\x12\x18\n" +
+	"\ainvalid\x18\x06 \x01(\rR\ainvalid\"\x1b\n" +
 	"\tOwnerSpec\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"F\n" +
 	"\aRunSpec\x12\x1a\n" +

@@ -162,10 +162,6 @@ func (s *sweep) project(ctx context.Context, projectID string, now time.Time, le
 		return err
 	}
 
-	if err := s.superseded(ctx, projectID, disks, now, left); err != nil {
-		return err
-	}
-
 	left.listed[projectID] = true
 
 	byDisk := map[string][]string{}
@@ -189,6 +185,14 @@ func (s *sweep) project(ctx context.Context, projectID string, now time.Time, le
 	for diskID, names := range byDisk {
 		left.orphan[projectID] = true
 		s.orphans(projectID, diskID, names, now) //nolint:contextcheck // the undo outlives the round
+	}
+
+	// Last, so that an image which can not be deleted holds no scratch up; the
+	// record of its run stays as long as that is not known.
+	if err := s.superseded(ctx, projectID, disks, now, left); err != nil {
+		delete(left.listed, projectID)
+
+		return err
 	}
 
 	return nil

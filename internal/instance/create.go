@@ -2,7 +2,6 @@ package instance
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"time"
 
@@ -61,9 +60,9 @@ func (m *Machines) createAgain(spec *specs.InstanceSpec) error {
 
 	switch left := pause(attempt.GetCount()) - age; {
 	case attempt.GetMend() && age < mendInterval:
-		return mend(nil, "%s", attempt.GetLastError())
+		return mend(nil, creating+"%s", attempt.GetLastError())
 	case !attempt.GetMend() && left > 0:
-		return waitFor(left, "%s", attempt.GetLastError())
+		return waitFor(left, creating+"%s", attempt.GetLastError())
 	}
 
 	return m.stampAttempt(spec)
@@ -87,7 +86,7 @@ func (m *Machines) stampAttempt(spec *specs.InstanceSpec) error {
 
 	// The text stands while the call is made, which may be long.
 	if last.GetLastError() != "" {
-		return waitFor(0, "creating the instance, try %d; the last: %s", spec.GetCreate().GetCount(), last.GetLastError())
+		return waitFor(0, "creating the instance, try %d: %s", spec.GetCreate().GetCount(), last.GetLastError())
 	}
 
 	return storeNow()
@@ -102,15 +101,38 @@ func (m *Machines) unsure(spec *specs.InstanceSpec) time.Time {
 		latest = u.AsTime()
 	}
 
+	m.mu.Lock()
+	gaveUp := m.gaveUp[spec.GetPlan().GetRequestId()]
+	m.mu.Unlock()
+
+	latest = later(latest, gaveUp)
+
 	// Of an attempt that is open nobody knows whether its call went out: it may
-	// have, until the attempt was too old for it.
+	// have, until the attempt was too old for it, and may have been waited for
+	// until the process ended that made it, or the call's own deadline.
 	if a := spec.GetCreate(); a != nil && !a.GetFailed() && spec.GetInstanceId() == "" {
-		if t := a.GetAt().AsTime().Add(freshAttempt); t.After(latest) {
-			latest = t
+		at := a.GetAt().AsTime()
+		ended := at.Add(freshAttempt)
+
+		if at.Before(m.since) {
+			ended = later(ended, m.since)
+			if last := at.Add(freshAttempt + sagaTime); ended.After(last) {
+				ended = last
+			}
 		}
+
+		latest = later(latest, ended)
 	}
 
 	return latest
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+
+	return a
 }
 
 func (m *Machines) askPlace(spec *specs.InstanceSpec) error {
@@ -162,7 +184,7 @@ func planned(plan *specs.Plan, i *oxide.Instance) bool {
 }
 
 func (m *Machines) create(ctx context.Context, spec *specs.InstanceSpec, userData string) error {
-	plan, attempt := spec.GetPlan(), spec.GetCreate()
+	attempt := spec.GetCreate()
 
 	if m.now().Sub(attempt.GetAt().AsTime()) > freshAttempt {
 		return m.stampAttempt(spec)
@@ -172,10 +194,7 @@ func (m *Machines) create(ctx context.Context, spec *specs.InstanceSpec, userDat
 		return err
 	}
 
-	began := m.now()
-	made, err := m.cfg.Rack.CreateInstance(ctx, plan.GetProjectId(), m.params(spec, userData))
-	m.creates.Done(plan.GetRequestId(), m.now().Sub(began))
-
+	made, err := m.callCreate(ctx, spec, userData)
 	if err == nil {
 		spec.InstanceId, spec.Create = made.Id, nil
 
@@ -184,6 +203,17 @@ func (m *Machines) create(ctx context.Context, spec *specs.InstanceSpec, userDat
 
 	return m.createFailed(ctx, spec, err)
 }
+
+// callCreate makes the call and gives the place back.
+func (m *Machines) callCreate(ctx context.Context, spec *specs.InstanceSpec, userData string) (*oxide.Instance, error) {
+	began := m.now()
+	defer func() { m.creates.Done(spec.GetPlan().GetRequestId(), m.now().Sub(began)) }()
+
+	return m.cfg.Rack.CreateInstance(ctx, spec.GetPlan().GetProjectId(), m.params(spec, userData))
+}
+
+// creating begins each line about a create.
+const creating = "creating the instance: "
 
 // createFailed stores what is known about a create that did not succeed.
 func (m *Machines) createFailed(ctx context.Context, spec *specs.InstanceSpec, err error) error {
@@ -195,8 +225,12 @@ func (m *Machines) createFailed(ctx context.Context, spec *specs.InstanceSpec, e
 		// The rack may have taken the call up only now, when it was given up.
 		spec.UnsureCreate = timestamppb.New(m.now())
 
+		m.mu.Lock()
+		m.gaveUp[plan.GetRequestId()] = m.now()
+		m.mu.Unlock()
+
 		return &Wait{
-			Reason: "creating the instance: no sure answer, looking for it: " + attempt.GetLastError(),
+			Reason: creating + "no sure answer, looking: " + attempt.GetLastError(),
 			After:  pause(attempt.GetCount()) / 4, Cause: err,
 		}
 	}
@@ -209,19 +243,17 @@ func (m *Machines) createFailed(ctx context.Context, spec *specs.InstanceSpec, e
 		// Not all tokens may use every image that they see in a list, so this may
 		// come again at once and must not cost a call each time.
 		attempt.Failed = true
-		attempt.LastError = "the image is not there, or the token may not use it (it needs silo viewer): " + attempt.GetLastError()
+		attempt.LastError = "the image is gone, or the token needs silo viewer: " + attempt.GetLastError()
 
 		return ErrImageGone
 	case class.Passing():
 		attempt.Failed = true
-		attempt.LastError = "creating the instance: " + attempt.GetLastError()
 
-		return &Wait{Reason: attempt.GetLastError(), After: pause(attempt.GetCount()), Cause: err}
+		return &Wait{Reason: creating + attempt.GetLastError(), After: pause(attempt.GetCount()), Cause: err}
 	default:
 		attempt.Failed, attempt.Mend = true, true
-		attempt.LastError = "creating instance " + plan.GetInstanceName() + ": " + attempt.GetLastError()
 
-		return &Wait{Reason: attempt.GetLastError(), After: time.Second, Cause: err}
+		return &Wait{Reason: creating + attempt.GetLastError(), After: time.Second, Cause: err}
 	}
 }
 
@@ -238,11 +270,11 @@ func (m *Machines) nameTaken(ctx context.Context, spec *specs.InstanceSpec, err 
 	case "disk":
 	case "instance":
 		// Looked up in the next run.
-		return &Wait{Reason: "creating the instance: " + rack.Reason(err), After: time.Second, Cause: err}
+		return &Wait{Reason: creating + rack.Reason(err), After: time.Second, Cause: err}
 	default:
 		spec.Create.Failed = true
 
-		return &Wait{Reason: "creating the instance: " + rack.Reason(err), After: pause(spec.GetCreate().GetCount()), Cause: err}
+		return &Wait{Reason: creating + rack.Reason(err), After: pause(spec.GetCreate().GetCount()), Cause: err}
 	}
 
 	disk, viewErr := m.cfg.Rack.ViewDiskByName(ctx, plan.GetProjectId(), name)
@@ -256,11 +288,15 @@ func (m *Machines) nameTaken(ctx context.Context, spec *specs.InstanceSpec, err 
 		return mend(err, "a disk named %q that is not ours is in project %q: rename or delete it", name, plan.GetProjectName())
 	}
 
+	if w := m.notYet(*disk); w != nil {
+		return w
+	}
+
 	waits, err := m.inTurn(ctx, m.deletes, plan.GetRequestId(), "delete a left-over disk", func(ctx context.Context) error {
 		return m.deleteDisk(ctx, *disk)
 	})
-	if waits != nil || err != nil {
-		return errors.Join(waits, err)
+	if err := sooner(waits, err); err != nil {
+		return err
 	}
 
 	return waitFor(time.Second, "removed the left-over disk %q", disk.Name)

@@ -63,8 +63,11 @@ type Config struct {
 	Owner, Provider string
 	// Run is the running process, for marks.
 	Run string
-	// MaxCreates bounds the create calls in flight.
+	// MaxCreates bounds the create calls in flight. Starts, stops and deletes of
+	// instances together are bound to half of it.
 	MaxCreates int
+	// Silo reads afresh which silo the rack's address leads to.
+	Silo func(ctx context.Context) (string, error)
 	// Settle is how long after a create without an answer the planned names
 	// must have been absent before a teardown ends.
 	Settle time.Duration
@@ -82,10 +85,16 @@ type Machines struct {
 	// times, and a disk then comes back faulted under another name.
 	deletes *Places
 	now     func() time.Time
+	// since is when this process began: whatever an earlier one had under way was
+	// given up by then.
+	since time.Time
 
 	mu    sync.Mutex
 	stops map[string]stop
 	tries map[string]try
+	// gaveUp is when this process last gave up a create without an answer. It is
+	// stored too, unless the link to Omni ended with the call.
+	gaveUp map[string]time.Time
 }
 
 // stop remembers when an instance was last told to stop. Losing it with the
@@ -99,11 +108,13 @@ func New(cfg Config) *Machines {
 	return &Machines{
 		cfg:     cfg,
 		creates: NewPlaces(cfg.MaxCreates, 2*time.Second),
-		starts:  NewPlaces(cfg.MaxCreates, time.Second),
+		starts:  NewPlaces(cfg.MaxCreates/2, time.Second),
 		deletes: NewPlaces(1, 300*time.Millisecond),
 		now:     time.Now,
+		since:   time.Now(),
 		stops:   map[string]stop{},
 		tries:   map[string]try{},
+		gaveUp:  map[string]time.Time{},
 	}
 }
 

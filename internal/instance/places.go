@@ -35,8 +35,9 @@ const (
 	grantLife = sagaTime + 60*time.Second
 	// queueGrace is how much later than told a ticket may ask again.
 	queueGrace = 30 * time.Second
-	minAsk     = 100 * time.Millisecond
-	maxAsk     = 20 * time.Second
+	// minAsk keeps who waits from asking hot: each asking may cost calls.
+	minAsk = 500 * time.Millisecond
+	maxAsk = 20 * time.Second
 )
 
 // NewPlaces makes limit places; typical is the first guess at how long one is

@@ -33,10 +33,33 @@ func (m *Machines) proveGone(ctx context.Context, plan *specs.Plan, gone string)
 	return all, nil
 }
 
+// stillHere makes sure that it is the plan's silo that is asked: in any other the
+// project is absent too.
+func (m *Machines) stillHere(ctx context.Context, plan *specs.Plan) error {
+	if m.cfg.Silo == nil || plan.GetSiloId() == "" {
+		return nil
+	}
+
+	silo, err := m.cfg.Silo(ctx)
+	if err != nil {
+		return err
+	}
+
+	if silo != plan.GetSiloId() {
+		return mend(nil, "the rack's address leads to silo %s, and the machine was planned in silo %s", silo, plan.GetSiloId())
+	}
+
+	return nil
+}
+
 // proveProjectGone returns nil only if the project does not exist. Whoever may
 // list the silo's projects may read each of them, so only such a token can tell
 // a deleted project from one it has lost its role in.
 func (m *Machines) proveProjectGone(ctx context.Context, plan *specs.Plan, cause error) error {
+	if err := m.stillHere(ctx, plan); err != nil {
+		return err
+	}
+
 	projects, err := m.cfg.Rack.ListProjects(ctx)
 
 	switch rack.ClassOf(err) {

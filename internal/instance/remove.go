@@ -3,7 +3,6 @@ package instance
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/oxidecomputer/oxide.go/oxide"
@@ -24,6 +23,7 @@ const stopAgain = 30 * time.Second
 func (m *Machines) Remove(ctx context.Context, spec *specs.InstanceSpec) error {
 	plan := spec.GetPlan()
 	m.creates.Leave(plan.GetRequestId())
+	m.starts.Leave(plan.GetRequestId())
 
 	// The lists that follow prove what is not there after this moment.
 	looked := m.now()
@@ -227,21 +227,53 @@ func (m *Machines) removeDisks(ctx context.Context, plan *specs.Plan) error {
 		return err
 	}
 
-	all = slices.DeleteFunc(all, func(d oxide.Disk) bool {
-		return !m.ours(d.Description, plan.GetRequestId(), naming.KindBoot, naming.KindData)
-	})
-	if len(all) == 0 {
-		return nil
+	var (
+		ready []oxide.Disk
+		left  error
+	)
+
+	for i := range all {
+		if !m.ours(all[i].Description, plan.GetRequestId(), naming.KindBoot, naming.KindData) {
+			continue
+		}
+
+		if w := m.notYet(all[i]); w != nil {
+			left = sooner(left, w)
+		} else {
+			ready = append(ready, all[i])
+		}
+	}
+
+	if len(ready) == 0 {
+		return left
 	}
 
 	waits, err := m.inTurn(ctx, m.deletes, plan.GetRequestId(), "delete disks", func(ctx context.Context) error {
-		return m.deleteDisks(ctx, all)
+		return m.deleteDisks(ctx, ready)
 	})
-	if waits != nil {
-		return waits
-	}
 
-	return err
+	return sooner(sooner(left, waits), err)
+}
+
+// sooner is the error to act upon: one that is no wait, else the shorter wait.
+func sooner(a, b error) error {
+	wa, isA := AsWait(a)
+	wb, isB := AsWait(b)
+
+	switch {
+	case a == nil:
+		return b
+	case b == nil:
+		return a
+	case !isA:
+		return a
+	case !isB:
+		return b
+	case wb.After < wa.After:
+		return b
+	default:
+		return a
+	}
 }
 
 // deleteWithin bounds how long one request deletes disks in its turn; what is
@@ -256,20 +288,17 @@ func (m *Machines) deleteDisks(ctx context.Context, disks []oxide.Disk) error {
 
 	for i := range disks {
 		if m.now().Sub(began) > deleteWithin {
-			return waitFor(time.Second, "%d disks are still to be deleted", len(disks)-i)
+			return sooner(left, waitFor(time.Second, "%d disks are still to be deleted", len(disks)-i))
 		}
 
-		if w := m.deleteDisk(ctx, disks[i]); w != nil {
-			left = w
-		}
+		left = sooner(left, m.deleteDisk(ctx, disks[i]))
 	}
 
 	return left
 }
 
-// deleteDisk does the next thing to one disk of ours. It returns nil when the
-// disk was deleted in this call.
-func (m *Machines) deleteDisk(ctx context.Context, d oxide.Disk) error {
+// notYet is why a disk of ours can not be deleted now; nil when it can.
+func (m *Machines) notYet(d oxide.Disk) error {
 	switch d.State.State() {
 	case oxide.DiskStateStateDetached, oxide.DiskStateStateFaulted:
 	case oxide.DiskStateStateAttached:
@@ -282,6 +311,11 @@ func (m *Machines) deleteDisk(ctx context.Context, d oxide.Disk) error {
 		return waitFor(left, "deleting disk %q: %s", d.Name, why)
 	}
 
+	return nil
+}
+
+// deleteDisk deletes one disk of ours. It returns nil when that is done.
+func (m *Machines) deleteDisk(ctx context.Context, d oxide.Disk) error {
 	err := m.cfg.Rack.DeleteDisk(ctx, d.Id)
 	m.tried(d.Id, err)
 

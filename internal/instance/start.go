@@ -72,6 +72,10 @@ func (m *Machines) start(ctx context.Context, spec *specs.InstanceSpec, state ox
 
 	spec.Start = &specs.Attempt{At: timestamppb.New(m.now()), Count: attempt.GetCount() + 1}
 
+	if rack.ClassOf(err) == rack.ClassInvalid {
+		spec.Start.Invalid = attempt.GetInvalid() + 1
+	}
+
 	if err != nil {
 		return m.startFailed(ctx, spec, err)
 	}
@@ -92,7 +96,7 @@ func (m *Machines) startFailed(ctx context.Context, spec *specs.InstanceSpec, er
 		return m.vanished(ctx, spec)
 	case class == rack.ClassCredentials, class == rack.ClassForbidden, class == rack.ClassVersion:
 		return err
-	case class == rack.ClassInvalid && spec.GetStart().GetCount() > maxInvalidStarts:
+	case class == rack.ClassInvalid && spec.GetStart().GetInvalid() > maxInvalidStarts:
 		return mend(err, "%s", reason)
 	}
 
@@ -130,7 +134,7 @@ func (m *Machines) Forget(ctx context.Context, spec *specs.InstanceSpec) error {
 	// pause.
 	spec.Create = &specs.Attempt{
 		At: timestamppb.New(m.now()), Count: spec.GetIncarnation() - 1, Failed: true,
-		LastError: "the instance vanished from the rack before it ran",
+		LastError: "the last one vanished from the rack before it ran",
 	}
 
 	return storeNow()

@@ -54,10 +54,10 @@ func (m *Machines) inTurn(ctx context.Context, places *Places, key, what string,
 	}
 
 	began := m.now()
-	err = call(ctx)
-	places.Done(key, m.now().Sub(began))
+	// Also when the call panics: a place that is kept holds others up.
+	defer func() { places.Done(key, m.now().Sub(began)) }()
 
-	return nil, err
+	return nil, call(ctx)
 }
 
 // leave gives up every place and memory of a request and its instance.
@@ -71,4 +71,5 @@ func (m *Machines) leave(requestID, instanceID string) {
 
 	delete(m.stops, instanceID)
 	delete(m.tries, instanceID)
+	delete(m.gaveUp, requestID)
 }

@@ -118,7 +118,15 @@ func (d *Daemon) makeWork(owner string) *image.Manager {
 
 	machines := instance.New(instance.Config{
 		Rack: d.opts.Rack, Owner: owner, Provider: d.opts.ProviderID, Run: d.run,
-		MaxCreates: min(d.opts.MaxCreates, max(d.opts.Concurrency/2, 1)), Settle: d.opts.Settle,
+		MaxCreates: min(d.opts.MaxCreates, max((d.opts.Concurrency-2)/2, 1)), Settle: d.opts.Settle,
+		Silo: func(ctx context.Context) (string, error) {
+			me, err := d.opts.Rack.Me(ctx)
+			if err != nil {
+				return "", err
+			}
+
+			return me.SiloId, nil
+		},
 	})
 
 	d.work = &Provisioner{

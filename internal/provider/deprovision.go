@@ -28,11 +28,7 @@ func (p *Provisioner) deprovision(ctx context.Context, logger *zap.Logger, res *
 		spec = found
 	}
 
-	if err := checkFormat(spec.GetPlan()); err != nil {
-		return err
-	}
-
-	if err := p.sameSilo(ctx, spec.GetPlan()); err != nil {
+	if err := p.mine(ctx, spec.GetPlan()); err != nil {
 		return err
 	}
 

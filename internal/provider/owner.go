@@ -18,7 +18,7 @@ import (
 const ownerID = "owner"
 
 // errOwnersDiffer says that no owner can be chosen for a lost owner resource.
-var errOwnersDiffer = errors.New("the owner ID is lost from Omni and the stored plans name several")
+var errOwnersDiffer = errors.New("the owner resource is lost from Omni and the stored plans name several owners, store the right one again")
 
 // EnsureOwner reads the owner of this provider's objects, or makes it. Several
 // processes may do so at once: the first write wins and everybody reads it back.

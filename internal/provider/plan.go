@@ -60,7 +60,7 @@ func (p *Provisioner) plan(ctx context.Context, logger *zap.Logger, pctx Context
 			return &instance.Mend{Reason: "the stored plan is that of another request: delete this request, Omni makes a new one"}
 		}
 
-		return checkFormat(stored)
+		return p.mine(ctx, stored)
 	}
 
 	class, err := machineclass.Parse(request.TypedSpec().Value.GetProviderData())

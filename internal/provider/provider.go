@@ -29,6 +29,7 @@ import (
 	"github.com/siderolabs/omni/client/pkg/omni/resources/infra"
 	"go.uber.org/zap"
 
+	"github.com/oxidecomputer/omni-infra-provider-oxide/api/specs"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/image"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/instance"
 )
@@ -91,22 +92,38 @@ type Context = provision.Context[*Instance]
 func (p *Provisioner) ProvisionSteps() []provision.Step[*Instance] {
 	return []provision.Step[*Instance]{
 		p.step(stepPlan, p.plan),
-		p.step(stepImage, p.inSilo(p.image)),
-		p.step(stepInstance, p.inSilo(p.instance)),
-		p.step(stepConfig, p.inSilo(p.config)),
-		p.step(stepStart, p.inSilo(p.start)),
+		p.step(stepImage, p.planned(p.image)),
+		p.step(stepInstance, p.planned(p.instance)),
+		p.step(stepConfig, p.planned(p.config)),
+		p.step(stepStart, p.planned(p.start)),
 	}
 }
 
-// inSilo runs a step only in the silo that its plan is for.
-func (p *Provisioner) inSilo(run stepFunc) stepFunc {
+// planned runs a step only for a plan that is this process's to carry out: the
+// SDK resumes at the stored step, whatever version and whatever rack the last
+// process had.
+func (p *Provisioner) planned(run stepFunc) stepFunc {
 	return func(ctx context.Context, logger *zap.Logger, pctx Context) error {
-		if err := p.sameSilo(ctx, pctx.State.TypedSpec().Value.GetPlan()); err != nil {
+		if err := p.mine(ctx, pctx.State.TypedSpec().Value.GetPlan()); err != nil {
 			return err
 		}
 
 		return run(ctx, logger, pctx)
 	}
+}
+
+// mine checks a stored plan: its format, its owner and its silo.
+func (p *Provisioner) mine(ctx context.Context, plan *specs.Plan) error {
+	if err := checkFormat(plan); err != nil {
+		return err
+	}
+
+	if plan.GetOwner() != "" && plan.GetOwner() != p.Owner {
+		return &instance.Mend{Reason: fmt.Sprintf("the machine was planned by owner %s, and the owner stored in Omni is %s: put that one back",
+			plan.GetOwner(), p.Owner)}
+	}
+
+	return p.sameSilo(ctx, plan)
 }
 
 type stepFunc func(ctx context.Context, logger *zap.Logger, pctx Context) error

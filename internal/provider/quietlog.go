@@ -93,7 +93,15 @@ func (c quietCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
 // failure is the level of a failed reconcile.
 func (c quietCore) failure(e zapcore.Entry, err error) zapcore.Level {
 	switch {
-	case isA[*waiting](err), err != nil && linkBroken(err):
+	case isA[*waiting](err):
+		return zapcore.DebugLevel
+	case err != nil && linkBroken(err):
+		// The health board tells of a link that is down. Where it can not see the
+		// trouble, the first line of it is here.
+		if code := codeOf(err); code != codes.Canceled && !errors.Is(err, context.Canceled) && c.said.news("", code.String()) {
+			return zapcore.WarnLevel
+		}
+
 		return zapcore.DebugLevel
 	case !isA[*mending](err):
 		return e.Level

@@ -2,6 +2,7 @@ package provider
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -53,21 +54,28 @@ func (c *schematicCache) EnsureSchematic(ctx context.Context, s schematic.Schema
 		return k.id, nil
 	}
 
-	answer := c.flight.DoChan(key, func() (any, error) {
+	answer := c.flight.DoChan(key, func() (id any, err error) {
+		// A panic here would be nobody's to recover.
+		defer func() {
+			if r := recover(); r != nil {
+				err = fmt.Errorf("registering the schematic: %v", r)
+			}
+		}()
+
 		// The first who asks must not take the answer away from the others.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), schematicDeadline)
 		defer cancel()
 
-		id, err := c.FactoryClient.EnsureSchematic(ctx, s)
+		given, err := c.FactoryClient.EnsureSchematic(ctx, s)
 		if err != nil {
 			return "", err
 		}
 
 		c.mu.Lock()
-		c.known[key] = registered{id: id, at: time.Now()}
+		c.known[key] = registered{id: given, at: time.Now()}
 		c.mu.Unlock()
 
-		return id, nil
+		return given, nil
 	})
 
 	select {

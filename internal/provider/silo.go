@@ -6,42 +6,77 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/singleflight"
+
 	"github.com/oxidecomputer/omni-infra-provider-oxide/api/specs"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/instance"
 )
 
-// siloLife is how long the identity of the silo is believed: an address may lead
-// to another rack one day.
-const siloLife = time.Minute
+const (
+	// siloLife is how long the identity of the silo is believed: an address may
+	// lead to another rack one day.
+	siloLife = time.Minute
+	// siloFailure is for how long one failed look serves all who ask.
+	siloFailure = 3 * time.Second
+)
 
 // siloIdentity remembers which silo the token is of.
 type siloIdentity struct {
+	flight singleflight.Group
+
 	mu   sync.Mutex
 	id   string
 	name string
+	err  error
 	at   time.Time
 }
 
-// silo answers the ID and the name of the silo that the rack's address and the
-// token lead to.
-func (p *Provisioner) silo(ctx context.Context) (id, name string, err error) {
-	s := &p.identity
-
+// remembered is what is still believed.
+func (s *siloIdentity) remembered() (id, name string, err error, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
-	if s.id != "" && time.Since(s.at) < siloLife {
-		return s.id, s.name, nil
+	life := siloLife
+	if s.err != nil {
+		life = siloFailure
 	}
 
-	me, err := p.Silo.Me(ctx)
-	if err != nil {
-		return "", "", err
+	return s.id, s.name, s.err, !s.at.IsZero() && time.Since(s.at) < life
+}
+
+// silo answers the ID and the name of the silo that the rack's address and the
+// token lead to. One look serves all who ask at the same time, each of whom
+// waits only as long as its own context.
+func (p *Provisioner) silo(ctx context.Context) (id, name string, err error) {
+	s := &p.identity
+
+	if id, name, err, ok := s.remembered(); ok {
+		return id, name, err
 	}
 
-	s.id, s.name, s.at = me.SiloId, string(me.SiloName), time.Now()
+	looked := s.flight.DoChan("", func() (any, error) {
+		me, err := p.Silo.Me(context.WithoutCancel(ctx))
 
-	return s.id, s.name, nil
+		s.mu.Lock()
+		defer s.mu.Unlock()
+
+		s.err, s.at = err, time.Now()
+		if err == nil {
+			s.id, s.name = me.SiloId, string(me.SiloName)
+		}
+
+		return nil, nil
+	})
+
+	select {
+	case <-looked:
+	case <-ctx.Done():
+		return "", "", context.Cause(ctx)
+	}
+
+	id, name, err, _ = s.remembered()
+
+	return id, name, err
 }
 
 // sameSilo holds everything back when the plan was made for another silo: there

@@ -193,7 +193,7 @@ func (d *Daemon) serve(ctx context.Context, st state.State, schematics provision
 // pulse proves the link until ctx ends. A link whose key is refused is ended:
 // the SDK would go on and fail with every request, each time loudly.
 func (d *Daemon) pulse(ctx context.Context, st state.State, end context.CancelCauseFunc) {
-	next := linkProof
+	next, refused := linkProof, 0
 
 	for {
 		select {
@@ -204,7 +204,9 @@ func (d *Daemon) pulse(ctx context.Context, st state.State, end context.CancelCa
 
 		next = pulseEvery
 
-		_, err := readVersion(ctx, st)
+		// The owner is stored, as all else that work needs, while Omni's version
+		// is made up on the spot.
+		err := d.readPulse(ctx, st)
 
 		switch {
 		case ctx.Err() != nil:
@@ -212,16 +214,38 @@ func (d *Daemon) pulse(ctx context.Context, st state.State, end context.CancelCa
 		case err == nil:
 			d.opts.Board.OK(NeedOmni)
 
+			refused = 0
+
 			continue
 		}
 
 		key, text := omniTrouble(d.opts.OmniEndpoint, err)
 		d.opts.Board.Trouble(NeedOmni, key, text)
 
-		if key == troubleKey {
+		switch {
+		case errors.Is(err, errOwnerChanged), state.IsNotFoundError(err):
+			end(err)
+		case key != troubleKey:
+			refused = 0
+		case refused == 0:
+			// Once may be a clock that jumped, or an Omni that is just starting.
+			refused, next = 1, linkProof
+		default:
 			end(err)
 		}
 	}
+}
+
+func (d *Daemon) readPulse(ctx context.Context, st state.State) error {
+	ctx, cancel := context.WithTimeout(ctx, omniDeadline)
+	defer cancel()
+
+	owner, err := readOwner(ctx, st)
+	if err != nil {
+		return err
+	}
+
+	return d.checkOwner(owner)
 }
 
 func readVersion(ctx context.Context, st state.State) (string, error) {
