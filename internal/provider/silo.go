@@ -31,8 +31,8 @@ type siloIdentity struct {
 	at   time.Time
 }
 
-// remembered is what is still believed.
-func (s *siloIdentity) remembered() (id, name string, err error, ok bool) {
+// fresh says whether what is remembered is still believed.
+func (s *siloIdentity) fresh() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
@@ -41,7 +41,14 @@ func (s *siloIdentity) remembered() (id, name string, err error, ok bool) {
 		life = siloFailure
 	}
 
-	return s.id, s.name, s.err, !s.at.IsZero() && time.Since(s.at) < life
+	return !s.at.IsZero() && time.Since(s.at) < life
+}
+
+func (s *siloIdentity) remembered() (id, name string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	return s.id, s.name, s.err
 }
 
 // silo answers the ID and the name of the silo that the rack's address and the
@@ -50,8 +57,8 @@ func (s *siloIdentity) remembered() (id, name string, err error, ok bool) {
 func (p *Provisioner) silo(ctx context.Context) (id, name string, err error) {
 	s := &p.identity
 
-	if id, name, err, ok := s.remembered(); ok {
-		return id, name, err
+	if s.fresh() {
+		return s.remembered()
 	}
 
 	looked := s.flight.DoChan("", func() (any, error) {
@@ -74,9 +81,7 @@ func (p *Provisioner) silo(ctx context.Context) (id, name string, err error) {
 		return "", "", context.Cause(ctx)
 	}
 
-	id, name, err, _ = s.remembered()
-
-	return id, name, err
+	return s.remembered()
 }
 
 // sameSilo holds everything back when the plan was made for another silo: there
