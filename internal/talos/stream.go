@@ -35,6 +35,9 @@ type Stream struct {
 	err  error  // what ended the stream
 	size uint64
 	read uint64
+	// footer is how the compressed stream must end, if the decoder does not see
+	// to it.
+	footer string
 }
 
 // newStream finds out what src is, and how long the disk is that it holds.
@@ -71,6 +74,10 @@ func newStream(about FactoryError, src *source) (*Stream, error) {
 	return s, nil
 }
 
+// xzFooter is the magic that ends an xz stream. The decoder takes a stream that
+// was cut between its last block and its index for a whole one.
+const xzFooter = "YZ"
+
 // decode sets the decoder by what the stream starts with. It returns the length
 // of the disk if the stream declares it, else 0.
 func (s *Stream) decode(start []byte) (uint64, error) {
@@ -99,7 +106,7 @@ func (s *Stream) decode(start []byte) (uint64, error) {
 			return 0, fmt.Errorf("reading xz: %w", err)
 		}
 
-		s.decoder = d
+		s.decoder, s.footer = d, xzFooter
 	case contentGzip:
 		d, err := gzip.NewReader(s.in)
 		if err != nil {
@@ -179,6 +186,8 @@ func (s *Stream) finish() error {
 	switch {
 	case s.src.failure() != nil:
 		return s.explain(err)
+	case s.footer != "" && string(s.src.tail[:]) != s.footer:
+		return s.about.with(KindContent, 0, errors.New("the compressed stream has lost its end"))
 	case rest > 0:
 		return s.about.with(KindContent, 0, errors.New("bytes follow the end of the image"))
 	case s.read != s.size:

@@ -81,3 +81,31 @@ func TestBytesDoNotDependOnHowTheyArrive(t *testing.T) {
 		}
 	})
 }
+
+// A stream that was cut between its last block and its index looks whole to the
+// xz decoder.
+func TestAnXZStreamThatLostItsEndIsRefused(t *testing.T) {
+	data := encode(t, "xz", rawImage(t, 512, 1<<20))
+	f := newFactory(t, talos.FactoryConfig{})
+
+	var cut []byte
+
+	base := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		if _, err := w.Write(cut); err != nil {
+			t.Error(err)
+		}
+	})
+
+	for missing := range 65 {
+		cut = data[:len(data)-missing]
+
+		_, _, sum, err := download(t, f, at(base))
+		if missing == 0 && err != nil {
+			t.Errorf("the whole stream: %v", err)
+		}
+
+		if missing > 0 && (err == nil || sum != "") {
+			t.Errorf("without its last %d bytes it ended well", missing)
+		}
+	}
+}
