@@ -48,6 +48,13 @@ func TestAnInstanceIsMadeStoppedAndMarked(t *testing.T) {
 	}
 
 	// The keys of the token's user must not end up in the guest.
+	sdk := must(oxide.NewClient(oxide.WithHost(b.rack.Host()), oxide.WithToken(simrack.DefaultToken)))(t)
+	if keys := must(sdk.InstanceSshPublicKeyListAllPages(t.Context(), oxide.InstanceSshPublicKeyListParams{
+		Instance: oxide.NameOrId(i.Id),
+	}))(t); len(keys) != 0 {
+		t.Errorf("the guest gets %d keys", len(keys))
+	}
+
 	if n := b.sim.CallCount("instance_create"); n != 1 {
 		t.Errorf("%d create calls", n)
 	}

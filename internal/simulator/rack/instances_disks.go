@@ -1,8 +1,5 @@
 package rack
 
-// maxDisks is the number of disks of one instance, the boot disk included.
-const maxAttached = 12
-
 // instanceDiskAttach and instanceDiskDetach need an instance that does not run.
 func (s *Server) instanceDiskAttach(c *call) (answer, error) {
 	s.mu.Lock()
@@ -16,8 +13,8 @@ func (s *Server) instanceDiskAttach(c *call) (answer, error) {
 	switch {
 	case d.on == i:
 		return accepted(viewDisk(d)), nil
-	case len(i.disks) >= maxAttached:
-		return answer{}, invalidRequest("cannot attach more than %d disks to an instance", maxAttached)
+	case len(i.disks) >= maxDisks:
+		return answer{}, invalidRequest("cannot attach more than %d disks to an instance", maxDisks)
 	}
 
 	if err := d.attach(i); err != nil {
