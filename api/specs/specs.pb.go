@@ -194,8 +194,11 @@ type Plan struct {
 	EnableJumboFrames bool                   `protobuf:"varint,15,opt,name=enable_jumbo_frames,json=enableJumboFrames,proto3" json:"enable_jumbo_frames,omitempty"`
 	Image             *ImagePlan             `protobuf:"bytes,16,opt,name=image,proto3" json:"image,omitempty"`
 	PlannedAt         *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=planned_at,json=plannedAt,proto3" json:"planned_at,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// on_stopped is what happens when the instance is seen stopped or failed
+	// after it was provisioned: `leave` or `start`; empty is `leave`.
+	OnStopped     string `protobuf:"bytes,20,opt,name=on_stopped,json=onStopped,proto3" json:"on_stopped,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Plan) Reset() {
@@ -359,6 +362,13 @@ func (x *Plan) GetPlannedAt() *timestamppb.Timestamp {
 		return x.PlannedAt
 	}
 	return nil
+}
+
+func (x *Plan) GetOnStopped() string {
+	if x != nil {
+		return x.OnStopped
+	}
+	return ""
 }
 
 // DiskPlan is one disk to be made with the instance.
@@ -925,7 +935,7 @@ const file_specs_specs_proto_rawDesc = "" +
 	"\vincarnation\x18\b \x01(\rR\vincarnation\x12?\n" +
 	"\runsure_create\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\funsureCreate\x12.\n" +
 	"\x13patched_instance_id\x18\n" +
-	" \x01(\tR\x11patchedInstanceId\"\x87\x06\n" +
+	" \x01(\tR\x11patchedInstanceId\"\xa6\x06\n" +
 	"\x04Plan\x12\x16\n" +
 	"\x06format\x18\x12 \x01(\rR\x06format\x12!\n" +
 	"\frequest_hash\x18\x01 \x01(\tR\vrequestHash\x12\x1d\n" +
@@ -949,7 +959,9 @@ const file_specs_specs_proto_rawDesc = "" +
 	"\x13enable_jumbo_frames\x18\x0f \x01(\bR\x11enableJumboFrames\x127\n" +
 	"\x05image\x18\x10 \x01(\v2!.oxide.infraprovider.v1.ImagePlanR\x05image\x129\n" +
 	"\n" +
-	"planned_at\x18\x11 \x01(\v2\x1a.google.protobuf.TimestampR\tplannedAt\"p\n" +
+	"planned_at\x18\x11 \x01(\v2\x1a.google.protobuf.TimestampR\tplannedAt\x12\x1d\n" +
+	"\n" +
+	"on_stopped\x18\x14 \x01(\tR\tonStopped\"p\n" +
 	"\bDiskPlan\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1d\n" +
 	"\n" +

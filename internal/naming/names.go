@@ -11,11 +11,15 @@ const (
 	// IDs with one name, not even on purpose.
 	instanceHash = 16
 
-	// A guest sees the first 20 bytes of a disk's name as the serial number
-	// of its NVMe device: role, dash and hash must fit in them.
-	diskRole = 9
+	// diskHash is 50 bits, and tells apart the disks of one project only.
 	diskHash = 10
 )
+
+// MaxDiskRole is how many characters of a disk's role its name holds. A guest
+// sees the first 20 bytes of the name as the serial number of its NVMe device:
+// role, dash and hash must fit in them, so that a disk selector of Talos can
+// match the serial with "<role>-*" and no two disks share one.
+const MaxDiskRole = 9
 
 var (
 	legalName    = regexp.MustCompile(`^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$`)
@@ -46,10 +50,11 @@ func Instance(requestID string) string {
 
 // Disk returns the name of a disk of a machine request:
 // "<role>-<10 base32 characters of the hash>-<readable cut of the ID>".
-// The role ("boot", "data0" and so on) is cut to 9 characters; what
-// distinguishes the disk stands in the first 20, which the guest sees.
+// The role (the disk's name in the class, or "boot", "data0" and so on) is cut
+// to MaxDiskRole characters; what distinguishes the disk stands in the first
+// 20, which the guest sees.
 func Disk(role, requestID string) string {
-	head := readable(role, "d", diskRole) + "-" + hashed(diskHash, role, requestID) + "-"
+	head := readable(role, "d", MaxDiskRole) + "-" + hashed(diskHash, role, requestID) + "-"
 
 	return head + readable(requestID, "m", maxName-len(head))
 }

@@ -1,6 +1,7 @@
 package naming_test
 
 import (
+	"fmt"
 	"regexp"
 	"strings"
 	"testing"
@@ -140,6 +141,31 @@ func TestDiskBeginsWithItsRole(t *testing.T) {
 			t.Errorf("Disk(%q) = %q", role, name)
 		}
 	}
+}
+
+// A disk selector of Talos matches the serial number, which is all that a guest
+// sees of a disk's name: it begins with the role as the class writes it, for
+// whatever request, and no disk of another role or request begins the same.
+func TestADiskSelectorCanMatchTheSerial(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		roles := rapid.StringMatching(fmt.Sprintf(`[a-z]([a-z0-9-]{0,%d}[a-z0-9])?`, naming.MaxDiskRole-2))
+		a, b := roles.Draw(t, "role"), roles.Draw(t, "other role")
+		id, other := requestIDs().Draw(t, "request ID"), requestIDs().Draw(t, "other request ID")
+
+		serial := prefix20(naming.Disk(a, id))
+		if !regexp.MustCompile(`^` + a + `-[a-z2-7]{10}(-|$)`).MatchString(serial) {
+			t.Fatalf("the serial %q of disk %q is not its role and a whole hash", serial, a)
+		}
+
+		if a == b && id == other {
+			return
+		}
+
+		if prefix20(naming.Disk(b, other)) == serial {
+			t.Fatalf("disk %q of %q and disk %q of %q share the serial %q", a, id, b, other, serial)
+		}
+	})
 }
 
 func TestNewOwnerAndNewRunFitTheMark(t *testing.T) {
