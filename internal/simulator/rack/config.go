@@ -28,6 +28,9 @@ type Config struct {
 	// Pools are the address pools linked to the silo. Nil means one default
 	// IPv4 pool; an empty list that is not nil means none.
 	Pools []Pool
+	// Pantries are the names of the import servers: a disk is pinned to one of
+	// them while it is imported to. Nil means DefaultPantries.
+	Pantries []string
 	// Latencies of the control plane and the sleds; nil means DefaultLatencies.
 	Latencies *Latencies
 	// TimeScale multiplies all delays: 1 (also 0) is real time, 0.1 ten times
@@ -68,13 +71,21 @@ type Sled struct {
 	Platform string
 }
 
-// Pool is a range of external addresses.
+// Pool is a set of external addresses.
 type Pool struct {
 	Name      string
 	IPVersion string // v4 or v6
 	Default   bool
 	First     string // first address
 	Size      int    // number of addresses
+	// More are further ranges, after the first.
+	More []PoolRange
+}
+
+// PoolRange is a run of addresses of a pool.
+type PoolRange struct {
+	First string
+	Size  int
 }
 
 // Latencies are the delays of a rack with TimeScale 1. Calls block for their
@@ -130,6 +141,10 @@ func (c *Config) setDefaults() {
 		c.Pools = []Pool{{Name: "default", IPVersion: "v4", Default: true, First: "198.18.0.1", Size: 4000}}
 	}
 
+	if c.Pantries == nil {
+		c.Pantries = DefaultPantries()
+	}
+
 	if c.Latencies == nil {
 		l := DefaultLatencies()
 		c.Latencies = &l
@@ -169,3 +184,6 @@ func DefaultSleds(n int) []Sled {
 
 	return out
 }
+
+// DefaultPantries are the three import servers of a rack.
+func DefaultPantries() []string { return []string{"pantry-1", "pantry-2", "pantry-3"} }

@@ -1,6 +1,7 @@
 package rack
 
 import (
+	"math/rand/v2"
 	"time"
 
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/simulator/guest"
@@ -34,7 +35,7 @@ type disk struct {
 	imageID         string
 	state           diskState
 	on              *instance // set while attached
-	pantry          bool      // an import server holds the disk
+	pantry          string    // the import server that holds the disk, if one does
 	content         *content
 	store           *guest.Store // what a guest keeps on the disk
 }
@@ -166,7 +167,8 @@ func (s *Server) diskCreate(c *call) (answer, error) {
 		s.saga(s.cfg.Latencies.DiskCreate / 2)
 		s.readyDisk(d)
 		s.saga(s.cfg.Latencies.DiskCreate / 2)
-		d.pantry = true
+		// One at random, and never another one after that.
+		d.pantry = s.cfg.Pantries[rand.IntN(len(s.cfg.Pantries))]
 	} else {
 		s.saga(s.cfg.Latencies.DiskCreate)
 		s.readyDisk(d)

@@ -105,7 +105,7 @@ func (c *call) bulkWriteDisk() (*disk, error) {
 		return nil, invalidRequest("cannot import blocks with a bulk write for disk in state %s", d.state)
 	}
 
-	if !d.pantry {
+	if d.pantry == "" {
 		return nil, internal()
 	}
 
@@ -146,7 +146,7 @@ func (s *Server) finalizeImport(c *call) (answer, error) {
 		return answer{}, err
 	}
 
-	if d.state != diskImportReady || !d.pantry {
+	if d.state != diskImportReady || d.pantry == "" {
 		return answer{}, invalidRequest("cannot finalize disk in state %s", d.state)
 	}
 
@@ -166,7 +166,7 @@ func (s *Server) finalizeImport(c *call) (answer, error) {
 
 	s.saga(s.cfg.Latencies.Finalize)
 
-	d.pantry = false
+	d.pantry = ""
 	d.become(diskDetached)
 
 	return noContent(), nil

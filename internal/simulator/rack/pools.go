@@ -32,23 +32,25 @@ type poolView struct {
 func viewPool(p *pool) any { return poolView{p.identity(), p.version, "unicast", p.isDefault} }
 
 func (s *Server) addPool(cfg Pool) error {
-	a, err := netip.ParseAddr(cfg.First)
-	if err != nil {
-		return fmt.Errorf("pool %q: %w", cfg.Name, err)
-	}
-
-	if a.Is4() != (cfg.IPVersion == "v4") {
-		return fmt.Errorf("pool %q: %s is no address of version %s", cfg.Name, a, cfg.IPVersion)
-	}
-
 	p := &pool{
 		meta: newMeta("", cfg.Name, "external addresses"), version: cfg.IPVersion, isDefault: cfg.Default,
 		whole: map[netip.Addr]bool{}, slices: map[netip.Addr]*[snatPerAddr]bool{},
 	}
 
-	for range cfg.Size {
-		p.addrs = append(p.addrs, a)
-		a = a.Next()
+	for _, r := range append([]PoolRange{{cfg.First, cfg.Size}}, cfg.More...) {
+		a, err := netip.ParseAddr(r.First)
+		if err != nil {
+			return fmt.Errorf("pool %q: %w", cfg.Name, err)
+		}
+
+		if a.Is4() != (cfg.IPVersion == "v4") {
+			return fmt.Errorf("pool %q: %s is no address of version %s", cfg.Name, a, cfg.IPVersion)
+		}
+
+		for range r.Size {
+			p.addrs = append(p.addrs, a)
+			a = a.Next()
+		}
 	}
 
 	return s.pools.add(p)

@@ -87,6 +87,10 @@ func New(cfg Config) (*Server, error) {
 }
 
 func (s *Server) setUp() error {
+	if len(s.cfg.Pantries) == 0 {
+		return errors.New("a rack without import servers can take no images")
+	}
+
 	for _, t := range s.cfg.Tokens {
 		for _, r := range t.ProjectRoles {
 			if err := r.check(); err != nil {
