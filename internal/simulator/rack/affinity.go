@@ -121,7 +121,7 @@ func (s *Server) groupList(c *call) (answer, error) {
 		return answer{}, err
 	}
 
-	return list(pg, s.groups.in(p.id), viewGroup)
+	return listIn(pg, s.groups, p.id, viewGroup)
 }
 
 func (s *Server) groupDelete(c *call) (answer, error) {

@@ -81,7 +81,7 @@ func TestManyObjects(t *testing.T) {
 	pg := page{limit: 100, sort: byIDAscending}
 
 	for range 10 {
-		must(list(pg, s.disks.in(p.id), viewDisk))(t)
+		must(listIn(pg, s.disks, p.id, viewDisk))(t)
 	}
 
 	t.Logf("a page of 20,000: %s", time.Since(began)/10)

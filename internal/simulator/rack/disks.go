@@ -198,7 +198,7 @@ func (s *Server) diskList(c *call) (answer, error) {
 		return answer{}, err
 	}
 
-	return list(pg, s.disks.in(p.id), viewDisk)
+	return listIn(pg, s.disks, p.id, viewDisk)
 }
 
 func (s *Server) diskDelete(c *call) (answer, error) {

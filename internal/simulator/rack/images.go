@@ -206,7 +206,7 @@ func (s *Server) imageList(c *call) (answer, error) {
 			return answer{}, err
 		}
 
-		return list(pg, s.images.in(""), viewImage)
+		return listIn(pg, s.images, "", viewImage)
 	}
 
 	p, err := c.findProject(selector, RoleViewer)
@@ -214,7 +214,7 @@ func (s *Server) imageList(c *call) (answer, error) {
 		return answer{}, err
 	}
 
-	return list(pg, s.images.in(p.id), viewImage)
+	return listIn(pg, s.images, p.id, viewImage)
 }
 
 func (s *Server) imageDelete(c *call) (answer, error) {

@@ -132,7 +132,7 @@ func (s *Server) instanceList(c *call) (answer, error) {
 		return answer{}, err
 	}
 
-	return list(pg, s.instances.in(p.id), s.viewInstance)
+	return listIn(pg, s.instances, p.id, s.viewInstance)
 }
 
 // listOf answers a list of what belongs to the instance of the path.

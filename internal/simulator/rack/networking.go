@@ -100,7 +100,7 @@ func (s *Server) vpcList(c *call) (answer, error) {
 		return answer{}, err
 	}
 
-	return list(pg, s.vpcs.in(p.id), viewVPC)
+	return listIn(pg, s.vpcs, p.id, viewVPC)
 }
 
 func (s *Server) vpcDelete(c *call) (answer, error) {
@@ -112,7 +112,7 @@ func (s *Server) vpcDelete(c *call) (answer, error) {
 		return answer{}, err
 	}
 
-	if len(s.subnets.in(v.id)) > 0 {
+	if s.subnets.count(v.id) > 0 {
 		return answer{}, invalidRequest("VPC cannot be deleted while VPC Subnets exist")
 	}
 
@@ -208,7 +208,7 @@ func (s *Server) subnetList(c *call) (answer, error) {
 		return answer{}, err
 	}
 
-	return list(pg, s.subnets.in(v.id), viewSubnet)
+	return listIn(pg, s.subnets, v.id, viewSubnet)
 }
 
 func (s *Server) subnetDelete(c *call) (answer, error) {

@@ -3,9 +3,7 @@ package rack
 import (
 	"encoding/base64"
 	"encoding/json"
-	"slices"
 	"strconv"
-	"strings"
 )
 
 const (
@@ -96,70 +94,47 @@ func (p *page) resume(token string) error {
 	return nil
 }
 
-// list cuts one page out of items. As on the rack, a page that has items has a
-// token for the next one, so the end of a list shows as an empty page.
+// listIn answers one page of a scope's objects.
+func listIn[T entity](p page, t *table[T], scope string, view func(T) any) (answer, error) {
+	return answerPage(p, t.ordered[scope].after(p), view)
+}
+
+// list answers one page of items that are in no order and few.
 func list[T entity](p page, items []T, view func(T) any) (answer, error) {
-	out := resultsPage{Items: []any{}}
-	last := ""
-
-	for _, k := range p.behindMarker(markers(p, items)) {
-		if len(out.Items) == p.limit {
-			break
-		}
-
-		out.Items = append(out.Items, view(items[k.index]))
-		last = k.key
+	ix := &index[T]{}
+	for _, x := range items {
+		ix.add(x)
 	}
 
-	if len(out.Items) > 0 {
-		raw, err := json.Marshal(pageToken{Version: "v1", Sort: p.sort, Last: last, Select: p.selector})
-		if err != nil {
-			return answer{}, internal()
-		}
+	return answerPage(p, ix.after(p), view)
+}
 
-		s := base64.URLEncoding.EncodeToString(raw)
-		out.NextPage = &s
+// answerPage is a page on the wire. As on the rack, a page that has items has a
+// token for the next one, so the end of a list shows as an empty page.
+func answerPage[T entity](p page, items []T, view func(T) any) (answer, error) {
+	out := resultsPage{Items: make([]any, 0, len(items))}
+	for _, x := range items {
+		out.Items = append(out.Items, view(x))
 	}
+
+	if len(items) == 0 {
+		return ok(out), nil
+	}
+
+	last := items[len(items)-1].head()
+	t := pageToken{Version: "v1", Sort: p.sort, Last: last.name, Select: p.selector}
+
+	if p.sort == byIDAscending {
+		t.Last = last.id
+	}
+
+	raw, err := json.Marshal(t)
+	if err != nil {
+		return answer{}, internal()
+	}
+
+	s := base64.URLEncoding.EncodeToString(raw)
+	out.NextPage = &s
 
 	return ok(out), nil
-}
-
-// marker is the key that a list is ordered by, and the place of its object.
-type marker struct {
-	key   string
-	index int
-}
-
-func markers[T entity](p page, items []T) []marker {
-	out := make([]marker, 0, len(items))
-
-	for n, x := range items {
-		m := marker{x.head().name, n}
-		if p.sort == byIDAscending {
-			m.key = x.head().id
-		}
-
-		out = append(out, m)
-	}
-
-	return out
-}
-
-// behindMarker drops what earlier pages had, and orders the rest.
-func (p page) behindMarker(all []marker) []marker {
-	order := func(a, b string) int {
-		if p.sort == byNameDescending {
-			return strings.Compare(b, a)
-		}
-
-		return strings.Compare(a, b)
-	}
-
-	if p.started {
-		all = slices.DeleteFunc(all, func(m marker) bool { return order(m.key, p.after) <= 0 })
-	}
-
-	slices.SortFunc(all, func(a, b marker) int { return order(a.key, b.key) })
-
-	return all
 }

@@ -161,7 +161,7 @@ func (s *Server) ipPoolList(c *call) (answer, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
-	return list(pg, s.pools.in(""), viewPool)
+	return listIn(pg, s.pools, "", viewPool)
 }
 
 func (s *Server) ipPoolView(c *call) (answer, error) {

@@ -84,7 +84,7 @@ func (s *Server) projectList(c *call) (answer, error) {
 		return answer{}, err
 	}
 
-	return list(pg, s.projects.in(""), viewProject)
+	return listIn(pg, s.projects, "", viewProject)
 }
 
 func (s *Server) projectDelete(c *call) (answer, error) {
@@ -110,12 +110,12 @@ func (s *Server) projectIsEmpty(p *project) error {
 		what  string
 		count int
 	}{
-		{"an instance", len(s.instances.in(p.id))},
-		{"a disk", len(s.disks.in(p.id))},
-		{"a project image", len(s.images.in(p.id))},
-		{"a snapshot", len(s.snapshots.in(p.id))},
-		{"a vpc", len(s.vpcs.in(p.id))},
-		{"an anti affinity group", len(s.groups.in(p.id))},
+		{"an instance", s.instances.count(p.id)},
+		{"a disk", s.disks.count(p.id)},
+		{"a project image", s.images.count(p.id)},
+		{"a snapshot", s.snapshots.count(p.id)},
+		{"a vpc", s.vpcs.count(p.id)},
+		{"an anti affinity group", s.groups.count(p.id)},
 	} {
 		if held.count > 0 {
 			return invalidRequest("project to be deleted contains %s", held.what)

@@ -139,7 +139,7 @@ func (s *Server) snapshotList(c *call) (answer, error) {
 		return answer{}, err
 	}
 
-	return list(pg, s.snapshots.in(p.id), viewSnapshot)
+	return listIn(pg, s.snapshots, p.id, viewSnapshot)
 }
 
 func (s *Server) snapshotDelete(c *call) (answer, error) {

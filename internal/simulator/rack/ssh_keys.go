@@ -68,7 +68,7 @@ func (s *Server) sshKeyList(c *call) (answer, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
-	return list(pg, s.keys.in(c.user.id), viewSSHKey)
+	return listIn(pg, s.keys, c.user.id, viewSSHKey)
 }
 
 func (s *Server) sshKeyView(c *call) (answer, error) {

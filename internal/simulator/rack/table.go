@@ -1,6 +1,7 @@
 package rack
 
 import (
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -47,48 +48,83 @@ type scopedName struct{ scope, name string }
 // table holds the living objects of one kind. A deleted object leaves it, and
 // its name is free at once.
 type table[T entity] struct {
-	kind   string
-	byID   map[string]T
-	byName map[scopedName]T
+	kind    string
+	byID    map[string]T
+	byName  map[scopedName]T
+	ordered map[string]*index[T] // by scope
 }
 
 func newTable[T entity](kind string) *table[T] {
-	return &table[T]{kind: kind, byID: map[string]T{}, byName: map[scopedName]T{}}
+	return &table[T]{kind: kind, byID: map[string]T{}, byName: map[scopedName]T{}, ordered: map[string]*index[T]{}}
 }
 
 // add fails when the name is taken in the object's scope.
 func (t *table[T]) add(x T) error {
 	m := x.head()
-	key := scopedName{m.scope, m.name}
 
-	if _, taken := t.byName[key]; taken {
+	if _, taken := t.named(m.scope, m.name); taken {
 		return alreadyExists(t.kind, m.name)
 	}
 
-	t.byName[key] = x
 	t.byID[m.id] = x
+	t.enter(x)
 
 	return nil
 }
 
 func (t *table[T]) remove(x T) {
-	m := x.head()
-	delete(t.byID, m.id)
-	delete(t.byName, scopedName{m.scope, m.name})
+	t.leave(x)
+	delete(t.byID, x.head().id)
 }
 
-// moveTo gives an object another scope, where its name must be free.
-func (t *table[T]) moveTo(x T, scope string) error {
+// enter makes an object known under its name, and leave undoes that; in
+// between neither its name nor its scope may change.
+func (t *table[T]) enter(x T) {
 	m := x.head()
+	t.byName[scopedName{m.scope, m.name}] = x
 
-	if _, taken := t.byName[scopedName{scope, m.name}]; taken {
-		return alreadyExists(t.kind, m.name)
+	ix := t.ordered[m.scope]
+	if ix == nil {
+		ix = &index[T]{}
+		t.ordered[m.scope] = ix
+	}
+
+	ix.add(x)
+}
+
+func (t *table[T]) leave(x T) {
+	m := x.head()
+	if _, here := t.byID[m.id]; !here {
+		return // removed before
 	}
 
 	delete(t.byName, scopedName{m.scope, m.name})
-	m.scope = scope
+
+	ix := t.ordered[m.scope]
+	ix.remove(x)
+
+	if len(ix.byID) == 0 {
+		delete(t.ordered, m.scope)
+	}
+}
+
+// moveTo gives an object another scope, where its name must be free.
+func (t *table[T]) moveTo(x T, scope string) error { return t.change(x, scope, x.head().name) }
+
+// rename gives an object another name, which must be free in its scope.
+func (t *table[T]) rename(x T, name string) error { return t.change(x, x.head().scope, name) }
+
+func (t *table[T]) change(x T, scope, name string) error {
+	m := x.head()
+
+	if other, taken := t.named(scope, name); taken && other.head() != m {
+		return alreadyExists(t.kind, name)
+	}
+
+	t.leave(x)
+	m.scope, m.name = scope, name
 	m.modified = time.Now().UTC()
-	t.byName[scopedName{scope, m.name}] = x
+	t.enter(x)
 
 	return nil
 }
@@ -105,15 +141,20 @@ func (t *table[T]) named(scope, name string) (T, bool) {
 	return x, ok
 }
 
-// in gives the objects of one scope, in no order.
+// in gives the objects of one scope, by name.
 func (t *table[T]) in(scope string) []T {
-	var out []T
-
-	for _, x := range t.byID {
-		if x.head().scope == scope {
-			out = append(out, x)
-		}
+	if ix := t.ordered[scope]; ix != nil {
+		return slices.Clone(ix.byName)
 	}
 
-	return out
+	return nil
+}
+
+// count is how many objects one scope has.
+func (t *table[T]) count(scope string) int {
+	if ix := t.ordered[scope]; ix != nil {
+		return len(ix.byID)
+	}
+
+	return 0
 }
