@@ -58,12 +58,14 @@ type Daemon struct {
 	run  string
 
 	current atomic.Pointer[state.State]
-	// last is the client of the link that the end of the daemon ended.
+	// last is the client of the link that the end of a tenure ended.
 	last *client.Client
 
 	// work is what outlives a link to Omni: made at the first one, when the owner
-	// is known.
-	work *Provisioner
+	// is known. working are its goroutines, which endWork ends.
+	work    *Provisioner
+	working sync.WaitGroup
+	endWork context.CancelFunc
 }
 
 // NewDaemon makes a daemon; nothing happens before Run.
@@ -84,6 +86,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	defer func() {
 		cancel(nil)
 		loops.Wait()
+		d.retire()
 
 		if d.last != nil {
 			_ = d.last.Close()
@@ -92,15 +95,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 
 	loops.Go(func() { d.opts.Board.WatchRack(ctx, d.opts.Rack) })
 
-	return d.supervise(ctx, func(owner string) {
-		images := d.makeWork(owner)
-
-		loops.Go(func() {
-			if err := images.Run(ctx); err != nil {
-				cancel(err)
-			}
-		})
-	})
+	return d.hold(ctx, cancel)
 }
 
 // makeWork builds what needs the owner's ID.

@@ -51,7 +51,7 @@ const (
 // its own, because a used one remembers for up to two minutes that Omni was
 // away.
 //
-// started is called once, with the owner's ID, at the first link.
+// started is called with the owner's ID at each link, before the SDK runs.
 func (d *Daemon) supervise(ctx context.Context, started func(owner string)) error {
 	pause := linkPause
 
@@ -144,9 +144,7 @@ func (d *Daemon) prepare(ctx context.Context, st state.State, started func(owner
 
 	d.current.Store(&st)
 
-	if d.work == nil {
-		started(owner)
-	}
+	started(owner)
 
 	return repairSteps(bounded, d.opts.Logger, st)
 }
