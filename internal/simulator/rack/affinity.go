@@ -100,30 +100,6 @@ func (s *Server) findGroup(c *call, need Role) (*group, error) {
 	return resolve(c, s.groups, c.path("anti_affinity_group"), need)
 }
 
-func (s *Server) groupView(c *call) (answer, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-
-	g, err := s.findGroup(c, RoleViewer)
-	if err != nil {
-		return answer{}, err
-	}
-
-	return ok(viewGroup(g)), nil
-}
-
-func (s *Server) groupList(c *call) (answer, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-
-	pg, p, err := c.pageProject()
-	if err != nil {
-		return answer{}, err
-	}
-
-	return listIn(pg, s.groups, p.id, viewGroup)
-}
-
 func (s *Server) groupDelete(c *call) (answer, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

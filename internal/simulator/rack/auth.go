@@ -52,7 +52,7 @@ type Token struct {
 	User string
 	// SiloRole defaults to collaborator when ProjectRoles is empty too.
 	SiloRole     Role
-	ProjectRoles map[string]Role // by project name
+	ProjectRoles map[string]Role // by the name that the project was made with
 	Expires      time.Time       // zero: never
 }
 
@@ -128,7 +128,7 @@ func (c *call) projectRole(p *project) Role {
 		inherited = RoleAdmin
 	}
 
-	if own := c.token.ProjectRoles[p.name]; own.atLeast(inherited) {
+	if own := c.token.ProjectRoles[p.first]; own.atLeast(inherited) {
 		return own
 	}
 

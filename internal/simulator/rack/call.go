@@ -22,6 +22,12 @@ const (
 	bulkBodyLimit = 8 << 20
 )
 
+// knownParameters may stand in a query once; others are ignored.
+var knownParameters = map[string]bool{
+	"limit": true, "page_token": true, "sort_by": true,
+	"project": true, "vpc": true, "router": true, "instance": true, "gateway": true, "group": true, "ip_version": true,
+}
+
 // call is one request on its way through the rack.
 type call struct {
 	s     *Server
@@ -187,6 +193,12 @@ func (c *call) judge() error {
 	q, err := url.ParseQuery(c.r.URL.RawQuery)
 	if err != nil {
 		return badParse("unable to parse query string: %v", err)
+	}
+
+	for key, values := range q {
+		if len(values) > 1 && knownParameters[key] {
+			return badParse("unable to parse query string: duplicate field `%s`", key)
+		}
 	}
 
 	c.query = q

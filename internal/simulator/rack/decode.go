@@ -6,18 +6,22 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 )
 
 // object reads a JSON object the way the rack's deserializer does: keys are
-// case-sensitive, unknown keys are ignored, required keys must be there, null
-// is no value of a required key, and numbers, strings and booleans are not
-// converted into each other. The first violation is kept in err and makes all
-// later reads return zero values.
+// case-sensitive, unknown keys are ignored however often they stand there,
+// known ones may stand once, required keys must be there, null is no value of a
+// required key, and numbers, strings and booleans are not converted into each
+// other. The first violation is kept in err and makes all later reads return
+// zero values.
 type object struct {
 	path   string
 	fields map[string]json.RawMessage
+	twice  map[string]bool // keys that stand there more than once
 	err    error
 }
 
@@ -33,17 +37,50 @@ func parseObject(path string, raw []byte) *object {
 	switch {
 	case len(raw) == 0:
 		o.fail("", "EOF while parsing a value at line 1 column 0")
+	case !utf8.Valid(raw):
+		o.fail("", "invalid unicode code point")
 	case !json.Valid(raw):
 		o.fail("", "expected value at line 1 column 1")
 	case raw[0] != '{':
 		o.fail("", "invalid type: %s, expected struct", kindOf(raw))
 	default:
-		if err := json.Unmarshal(raw, &o.fields); err != nil {
+		if err := o.split(raw); err != nil {
 			o.fail("", "%v", err)
 		}
 	}
 
 	return o
+}
+
+// split takes an object apart into its keys and their values.
+func (o *object) split(raw []byte) error {
+	o.fields, o.twice = map[string]json.RawMessage{}, map[string]bool{}
+
+	d := json.NewDecoder(bytes.NewReader(raw))
+	if _, err := d.Token(); err != nil {
+		return err
+	}
+
+	for d.More() {
+		key, err := d.Token()
+		if err != nil {
+			return err
+		}
+
+		var value json.RawMessage
+		if err := d.Decode(&value); err != nil {
+			return err
+		}
+
+		name, _ := key.(string)
+		if _, has := o.fields[name]; has {
+			o.twice[name] = true
+		}
+
+		o.fields[name] = value
+	}
+
+	return nil
 }
 
 func (o *object) fail(key, format string, args ...any) {
@@ -94,6 +131,12 @@ func (o *object) field(key string) (json.RawMessage, bool) {
 		return nil, false
 	}
 
+	if o.twice[key] {
+		o.fail("", "duplicate field `%s`", key)
+
+		return nil, false
+	}
+
 	raw, ok := o.fields[key]
 
 	return raw, ok
@@ -128,6 +171,10 @@ func (o *object) textOf(key string, raw json.RawMessage) string {
 	var s string
 	if err := json.Unmarshal(raw, &s); err != nil {
 		o.fail(key, "%v", err)
+	}
+
+	if strings.ContainsRune(s, utf8.RuneError) && !bytes.Contains(raw, []byte("\ufffd")) && !bytes.Contains(bytes.ToLower(raw), []byte(`\ufffd`)) {
+		o.fail(key, "lone leading surrogate in hex escape") // which Go's decoder replaces
 	}
 
 	return s

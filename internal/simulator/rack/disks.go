@@ -177,30 +177,6 @@ func (s *Server) diskCreate(c *call) (answer, error) {
 	return created(v), nil
 }
 
-func (s *Server) diskView(c *call) (answer, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-
-	d, err := resolve(c, s.disks, c.path("disk"), RoleViewer)
-	if err != nil {
-		return answer{}, err
-	}
-
-	return ok(viewDisk(d)), nil
-}
-
-func (s *Server) diskList(c *call) (answer, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-
-	pg, p, err := c.pageProject()
-	if err != nil {
-		return answer{}, err
-	}
-
-	return listIn(pg, s.disks, p.id, viewDisk)
-}
-
 func (s *Server) diskDelete(c *call) (answer, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -79,30 +79,6 @@ func (s *Server) addDefaultSubnet(v *vpc) error {
 	})
 }
 
-func (s *Server) vpcView(c *call) (answer, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-
-	v, err := resolve(c, s.vpcs, c.path("vpc"), RoleViewer)
-	if err != nil {
-		return answer{}, err
-	}
-
-	return ok(viewVPC(v)), nil
-}
-
-func (s *Server) vpcList(c *call) (answer, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-
-	pg, p, err := c.pageProject()
-	if err != nil {
-		return answer{}, err
-	}
-
-	return listIn(pg, s.vpcs, p.id, viewVPC)
-}
-
 func (s *Server) vpcDelete(c *call) (answer, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

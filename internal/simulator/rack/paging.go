@@ -57,9 +57,11 @@ func (c *call) page(keys ...string) (page, error) {
 	}
 
 	if c.query.Has("page_token") {
-		err := p.resume(c.query.Get("page_token"))
+		if err := p.resume(c.query.Get("page_token")); err != nil {
+			return p, err
+		}
 
-		return p, err
+		return p, c.goesOn(p, keys)
 	}
 
 	if s := c.query.Get("sort_by"); c.query.Has("sort_by") {
@@ -76,6 +78,22 @@ func (c *call) page(keys ...string) (page, error) {
 	}
 
 	return p, nil
+}
+
+// goesOn lets a later page repeat what selected the first, but not change it.
+func (c *call) goesOn(p page, keys []string) error {
+	for _, k := range append([]string{"sort_by"}, keys...) {
+		had := p.selector[k]
+		if k == "sort_by" {
+			had = string(p.sort)
+		}
+
+		if c.query.Has(k) && c.query.Get(k) != had {
+			return badParse("unable to parse query string: %s may not change while page_token goes on with a list", k)
+		}
+	}
+
+	return nil
 }
 
 func (p *page) resume(token string) error {

@@ -13,7 +13,12 @@ const (
 	kindInstance = "instance"
 )
 
-type project struct{ meta }
+type project struct {
+	meta
+	// first is the name that it was made with: roles are given by it, and stay
+	// when the project gets another.
+	first string
+}
 
 func viewProject(p *project) any { return p.identity() }
 
@@ -24,7 +29,7 @@ func (s *Server) addProject(name, description string) (*project, error) {
 		return nil, err
 	}
 
-	p := &project{newMeta("", name, description)}
+	p := &project{newMeta("", name, description), name}
 	if err := s.projects.add(p); err != nil {
 		return nil, err
 	}
@@ -85,6 +90,29 @@ func (s *Server) projectList(c *call) (answer, error) {
 	}
 
 	return listIn(pg, s.projects, "", viewProject)
+}
+
+func (s *Server) projectUpdate(c *call) (answer, error) {
+	o := parseBody(c.body)
+	ch := o.change()
+
+	if o.err != nil {
+		return answer{}, o.err
+	}
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	p, err := c.findProject(c.path("project"), RoleAdmin)
+	if err != nil {
+		return answer{}, err
+	}
+
+	if err := apply(ch, s.projects, p); err != nil {
+		return answer{}, err
+	}
+
+	return ok(viewProject(p)), nil
 }
 
 func (s *Server) projectDelete(c *call) (answer, error) {

@@ -118,30 +118,6 @@ func (d *disk) canSnapshot() error {
 	return nil
 }
 
-func (s *Server) snapshotView(c *call) (answer, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-
-	x, err := resolve(c, s.snapshots, c.path("snapshot"), RoleViewer)
-	if err != nil {
-		return answer{}, err
-	}
-
-	return ok(viewSnapshot(x)), nil
-}
-
-func (s *Server) snapshotList(c *call) (answer, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-
-	pg, p, err := c.pageProject()
-	if err != nil {
-		return answer{}, err
-	}
-
-	return listIn(pg, s.snapshots, p.id, viewSnapshot)
-}
-
 func (s *Server) snapshotDelete(c *call) (answer, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
