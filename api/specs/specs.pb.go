@@ -16,6 +16,7 @@ package specs
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
@@ -918,11 +919,104 @@ func (x *RunSpec) GetProjectIds() []string {
 	return nil
 }
 
+// LeaseSpec says which process works for the provider. It is freed by a write
+// and never deleted: versions of a resource that is made again start anew, and
+// an old holder's write would pass for a new one.
+type LeaseSpec struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// format grows when an older version could not judge the record. It is 1.
+	Format uint32 `protobuf:"varint,1,opt,name=format,proto3" json:"format,omitempty"`
+	// holder is random for each process; empty means that the lease is free.
+	Holder string `protobuf:"bytes,2,opt,name=holder,proto3" json:"holder,omitempty"`
+	// host is where the holder runs, for people.
+	Host string `protobuf:"bytes,3,opt,name=host,proto3" json:"host,omitempty"`
+	// term grows each time the lease is taken.
+	Term uint64 `protobuf:"varint,4,opt,name=term,proto3" json:"term,omitempty"`
+	// sequence grows with each write.
+	Sequence uint64 `protobuf:"varint,5,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	// duration is how long others leave a record alone that does not change.
+	Duration      *durationpb.Duration `protobuf:"bytes,6,opt,name=duration,proto3" json:"duration,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LeaseSpec) Reset() {
+	*x = LeaseSpec{}
+	mi := &file_specs_specs_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LeaseSpec) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LeaseSpec) ProtoMessage() {}
+
+func (x *LeaseSpec) ProtoReflect() protoreflect.Message {
+	mi := &file_specs_specs_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LeaseSpec.ProtoReflect.Descriptor instead.
+func (*LeaseSpec) Descriptor() ([]byte, []int) {
+	return file_specs_specs_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *LeaseSpec) GetFormat() uint32 {
+	if x != nil {
+		return x.Format
+	}
+	return 0
+}
+
+func (x *LeaseSpec) GetHolder() string {
+	if x != nil {
+		return x.Holder
+	}
+	return ""
+}
+
+func (x *LeaseSpec) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
+}
+
+func (x *LeaseSpec) GetTerm() uint64 {
+	if x != nil {
+		return x.Term
+	}
+	return 0
+}
+
+func (x *LeaseSpec) GetSequence() uint64 {
+	if x != nil {
+		return x.Sequence
+	}
+	return 0
+}
+
+func (x *LeaseSpec) GetDuration() *durationpb.Duration {
+	if x != nil {
+		return x.Duration
+	}
+	return nil
+}
+
 var File_specs_specs_proto protoreflect.FileDescriptor
 
 const file_specs_specs_proto_rawDesc = "" +
 	"\n" +
-	"\x11specs/specs.proto\x12\x16oxide.infraprovider.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x94\x04\n" +
+	"\x11specs/specs.proto\x12\x16oxide.infraprovider.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x94\x04\n" +
 	"\fInstanceSpec\x120\n" +
 	"\x04plan\x18\x01 \x01(\v2\x1c.oxide.infraprovider.v1.PlanR\x04plan\x126\n" +
 	"\x05image\x18\x02 \x01(\v2 .oxide.infraprovider.v1.ImageRefR\x05image\x127\n" +
@@ -1005,7 +1099,14 @@ const file_specs_specs_proto_rawDesc = "" +
 	"\aRunSpec\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12\x1f\n" +
 	"\vproject_ids\x18\x02 \x03(\tR\n" +
-	"projectIdsB>Z<github.com/oxidecomputer/omni-infra-provider-oxide/api/specsb\x06proto3"
+	"projectIds\"\xb6\x01\n" +
+	"\tLeaseSpec\x12\x16\n" +
+	"\x06format\x18\x01 \x01(\rR\x06format\x12\x16\n" +
+	"\x06holder\x18\x02 \x01(\tR\x06holder\x12\x12\n" +
+	"\x04host\x18\x03 \x01(\tR\x04host\x12\x12\n" +
+	"\x04term\x18\x04 \x01(\x04R\x04term\x12\x1a\n" +
+	"\bsequence\x18\x05 \x01(\x04R\bsequence\x125\n" +
+	"\bduration\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\bdurationB>Z<github.com/oxidecomputer/omni-infra-provider-oxide/api/specsb\x06proto3"
 
 var (
 	file_specs_specs_proto_rawDescOnce sync.Once
@@ -1019,7 +1120,7 @@ func file_specs_specs_proto_rawDescGZIP() []byte {
 	return file_specs_specs_proto_rawDescData
 }
 
-var file_specs_specs_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_specs_specs_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_specs_specs_proto_goTypes = []any{
 	(*InstanceSpec)(nil),          // 0: oxide.infraprovider.v1.InstanceSpec
 	(*Plan)(nil),                  // 1: oxide.infraprovider.v1.Plan
@@ -1031,7 +1132,9 @@ var file_specs_specs_proto_goTypes = []any{
 	(*Attempt)(nil),               // 7: oxide.infraprovider.v1.Attempt
 	(*OwnerSpec)(nil),             // 8: oxide.infraprovider.v1.OwnerSpec
 	(*RunSpec)(nil),               // 9: oxide.infraprovider.v1.RunSpec
-	(*timestamppb.Timestamp)(nil), // 10: google.protobuf.Timestamp
+	(*LeaseSpec)(nil),             // 10: oxide.infraprovider.v1.LeaseSpec
+	(*timestamppb.Timestamp)(nil), // 11: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 12: google.protobuf.Duration
 }
 var file_specs_specs_proto_depIdxs = []int32{
 	1,  // 0: oxide.infraprovider.v1.InstanceSpec.plan:type_name -> oxide.infraprovider.v1.Plan
@@ -1039,19 +1142,20 @@ var file_specs_specs_proto_depIdxs = []int32{
 	7,  // 2: oxide.infraprovider.v1.InstanceSpec.create:type_name -> oxide.infraprovider.v1.Attempt
 	6,  // 3: oxide.infraprovider.v1.InstanceSpec.disks:type_name -> oxide.infraprovider.v1.DiskRef
 	7,  // 4: oxide.infraprovider.v1.InstanceSpec.start:type_name -> oxide.infraprovider.v1.Attempt
-	10, // 5: oxide.infraprovider.v1.InstanceSpec.running_since:type_name -> google.protobuf.Timestamp
-	10, // 6: oxide.infraprovider.v1.InstanceSpec.unsure_create:type_name -> google.protobuf.Timestamp
+	11, // 5: oxide.infraprovider.v1.InstanceSpec.running_since:type_name -> google.protobuf.Timestamp
+	11, // 6: oxide.infraprovider.v1.InstanceSpec.unsure_create:type_name -> google.protobuf.Timestamp
 	2,  // 7: oxide.infraprovider.v1.Plan.boot_disk:type_name -> oxide.infraprovider.v1.DiskPlan
 	2,  // 8: oxide.infraprovider.v1.Plan.disks:type_name -> oxide.infraprovider.v1.DiskPlan
 	3,  // 9: oxide.infraprovider.v1.Plan.nics:type_name -> oxide.infraprovider.v1.NicPlan
 	4,  // 10: oxide.infraprovider.v1.Plan.image:type_name -> oxide.infraprovider.v1.ImagePlan
-	10, // 11: oxide.infraprovider.v1.Plan.planned_at:type_name -> google.protobuf.Timestamp
-	10, // 12: oxide.infraprovider.v1.Attempt.at:type_name -> google.protobuf.Timestamp
-	13, // [13:13] is the sub-list for method output_type
-	13, // [13:13] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	11, // 11: oxide.infraprovider.v1.Plan.planned_at:type_name -> google.protobuf.Timestamp
+	11, // 12: oxide.infraprovider.v1.Attempt.at:type_name -> google.protobuf.Timestamp
+	12, // 13: oxide.infraprovider.v1.LeaseSpec.duration:type_name -> google.protobuf.Duration
+	14, // [14:14] is the sub-list for method output_type
+	14, // [14:14] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_specs_specs_proto_init() }
@@ -1065,7 +1169,7 @@ func file_specs_specs_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_specs_specs_proto_rawDesc), len(file_specs_specs_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   10,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

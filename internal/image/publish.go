@@ -138,7 +138,7 @@ func (m *Manager) promote(ctx context.Context, id naming.ImageIdentity, img oxid
 		case rack.ClassExists:
 			return m.yield(ctx, id, img, made, log)
 		case rack.ClassOK, rack.ClassGone, rack.ClassInvalid, rack.ClassCredentials, rack.ClassCapacity,
-			rack.ClassConflict, rack.ClassBusy, rack.ClassInternal, rack.ClassVersion, rack.ClassLost:
+			rack.ClassConflict, rack.ClassBusy, rack.ClassInternal, rack.ClassVersion, rack.ClassLost, rack.ClassFenced:
 			// A second call for an image that did get promoted is refused.
 			if now, viewErr := m.cfg.Rack.ViewImage(ctx, img.Id); viewErr == nil && now.ProjectId == "" {
 				return *now

@@ -74,7 +74,7 @@ func (i *importer) seal(ctx context.Context, h head) (string, error) {
 func repeatable(c rack.Class) bool {
 	switch c {
 	case rack.ClassOK, rack.ClassExists, rack.ClassInvalid, rack.ClassConflict, rack.ClassBusy,
-		rack.ClassInternal, rack.ClassLost:
+		rack.ClassInternal, rack.ClassLost, rack.ClassFenced:
 		return true
 	case rack.ClassGone, rack.ClassCredentials, rack.ClassForbidden, rack.ClassCapacity, rack.ClassVersion:
 	}

@@ -71,7 +71,7 @@ func (m *Machines) proveProjectGone(ctx context.Context, plan *specs.Plan, cause
 			After: 30 * time.Second, Cause: cause,
 		}
 	case rack.ClassExists, rack.ClassInvalid, rack.ClassCredentials, rack.ClassCapacity, rack.ClassConflict,
-		rack.ClassBusy, rack.ClassInternal, rack.ClassVersion, rack.ClassLost:
+		rack.ClassBusy, rack.ClassInternal, rack.ClassVersion, rack.ClassLost, rack.ClassFenced:
 		return err
 	}
 

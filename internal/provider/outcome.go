@@ -70,7 +70,7 @@ func rackOutcome(err error) error {
 		return wait(err.Error(), spread(30*time.Second))
 	case rack.ClassConflict:
 		return wait(err.Error(), spread(5*time.Second))
-	case rack.ClassBusy, rack.ClassInternal, rack.ClassLost:
+	case rack.ClassBusy, rack.ClassInternal, rack.ClassLost, rack.ClassFenced:
 		return wait(err.Error(), spread(15*time.Second))
 	case rack.ClassCredentials:
 		return &mending{fmt.Errorf("the rack refuses the daemon's token, renew it and start the daemon again: %w", err)}

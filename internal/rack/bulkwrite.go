@@ -22,7 +22,7 @@ var bodies = sync.Pool{New: func() any { return new([]byte) }}
 // StartBulkWrite moves a disk from import_ready to importing_from_bulk_writes.
 // A second call fails.
 func (c *Client) StartBulkWrite(ctx context.Context, diskID string) error {
-	return run(ctx, c, "starting the import", sagaDeadline, func(ctx context.Context) error {
+	return run(fill(ctx), c, "starting the import", sagaDeadline, func(ctx context.Context) error {
 		return c.api.DiskBulkWriteImportStart(ctx, oxide.DiskBulkWriteImportStartParams{Disk: oxide.NameOrId(diskID)})
 	})
 }
@@ -37,7 +37,7 @@ func (c *Client) BulkWrite(ctx context.Context, diskID string, offset uint64, ch
 		}
 	}
 
-	return run(ctx, c, "writing a chunk", chunkDeadline, func(ctx context.Context) error {
+	return run(fill(ctx), c, "writing a chunk", chunkDeadline, func(ctx context.Context) error {
 		buf, ok := bodies.Get().(*[]byte)
 		if !ok {
 			buf = new([]byte)
@@ -63,7 +63,7 @@ func (c *Client) BulkWrite(ctx context.Context, diskID string, offset uint64, ch
 
 // StopBulkWrite moves a disk from importing_from_bulk_writes to import_ready.
 func (c *Client) StopBulkWrite(ctx context.Context, diskID string) error {
-	return run(ctx, c, "stopping the import", sagaDeadline, func(ctx context.Context) error {
+	return run(fill(ctx), c, "stopping the import", sagaDeadline, func(ctx context.Context) error {
 		return c.api.DiskBulkWriteImportStop(ctx, oxide.DiskBulkWriteImportStopParams{Disk: oxide.NameOrId(diskID)})
 	})
 }
@@ -71,7 +71,7 @@ func (c *Client) StopBulkWrite(ctx context.Context, diskID string) error {
 // FinalizeImport ends an import. With a snapshot name it also makes the
 // snapshot, which is found by that name afterwards.
 func (c *Client) FinalizeImport(ctx context.Context, diskID, snapshotName string) error {
-	return run(ctx, c, "finalizing the import", sagaDeadline, func(ctx context.Context) error {
+	return changeOnly(ctx, c, "finalizing the import", func(ctx context.Context) error {
 		return c.api.DiskFinalizeImport(ctx, oxide.DiskFinalizeImportParams{
 			Disk: oxide.NameOrId(diskID),
 			Body: &oxide.FinalizeDisk{SnapshotName: oxide.Name(snapshotName)},

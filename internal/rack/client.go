@@ -49,6 +49,8 @@ type Client struct {
 	api       *oxide.Client
 	bulk      *oxide.Client
 	transport []*http.Transport
+	// gate is asked before calls that change the rack; nil lets all out.
+	gate Gate
 }
 
 // New checks the configuration and makes a client. It makes no call.
@@ -95,7 +97,7 @@ func New(cfg Config) (*Client, error) {
 
 func newSDK(cfg Config, t *http.Transport) (*oxide.Client, error) {
 	opts := []oxide.ClientOption{
-		oxide.WithHTTPClient(&http.Client{Transport: t}),
+		oxide.WithHTTPClient(&http.Client{Transport: turnstile{t}}),
 		oxide.WithUserAgent(cfg.UserAgent),
 	}
 

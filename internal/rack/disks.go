@@ -9,7 +9,7 @@ import (
 // CreateDisk makes a disk. The answer shows it `creating` although it is done;
 // read it again before judging its state.
 func (c *Client) CreateDisk(ctx context.Context, projectID string, d oxide.DiskCreate) (*oxide.Disk, error) {
-	return call(ctx, c, "creating the disk", sagaDeadline, func(ctx context.Context) (*oxide.Disk, error) {
+	return change(ctx, c, "creating the disk", func(ctx context.Context) (*oxide.Disk, error) {
 		return c.api.DiskCreate(ctx, oxide.DiskCreateParams{Project: oxide.NameOrId(projectID), Body: &d})
 	})
 }
@@ -45,7 +45,7 @@ func (c *Client) ListDisks(ctx context.Context, projectID string) ([]oxide.Disk,
 // DeleteDisk deletes a disk by ID. The rack allows it for detached and faulted
 // disks only. A delete that fails half-way renames the disk, never its ID.
 func (c *Client) DeleteDisk(ctx context.Context, id string) error {
-	return run(ctx, c, "deleting the disk", sagaDeadline, func(ctx context.Context) error {
+	return changeOnly(ctx, c, "deleting the disk", func(ctx context.Context) error {
 		return c.api.DiskDelete(ctx, oxide.DiskDeleteParams{Disk: oxide.NameOrId(id)})
 	})
 }
@@ -82,7 +82,7 @@ func (c *Client) ListSnapshots(ctx context.Context, projectID string) ([]oxide.S
 
 // DeleteSnapshot deletes a snapshot by ID.
 func (c *Client) DeleteSnapshot(ctx context.Context, id string) error {
-	return run(ctx, c, "deleting the snapshot", sagaDeadline, func(ctx context.Context) error {
+	return changeOnly(ctx, c, "deleting the snapshot", func(ctx context.Context) error {
 		return c.api.SnapshotDelete(ctx, oxide.SnapshotDeleteParams{Snapshot: oxide.NameOrId(id)})
 	})
 }

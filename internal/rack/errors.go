@@ -45,13 +45,16 @@ const (
 	ClassVersion
 	// ClassLost is a call without an answer: its outcome is not known.
 	ClassLost
+	// ClassFenced is a call that the gate did not let out: nothing was done, and
+	// nothing may be until this process may work for the provider again.
+	ClassFenced
 )
 
 // String is the class's name for logs and metrics.
 func (c Class) String() string {
 	names := [...]string{
 		"ok", "gone", "exists", "invalid", "credentials", "forbidden", "capacity",
-		"conflict", "busy", "internal", "version", "lost",
+		"conflict", "busy", "internal", "version", "lost", "fenced",
 	}
 	if c < 0 || int(c) >= len(names) {
 		return "unknown"
@@ -69,7 +72,7 @@ func (c Class) Unsure() bool {
 // anybody mending anything in the class or in the silo.
 func (c Class) Passing() bool {
 	switch c {
-	case ClassCapacity, ClassConflict, ClassBusy, ClassInternal, ClassLost:
+	case ClassCapacity, ClassConflict, ClassBusy, ClassInternal, ClassLost, ClassFenced:
 		return true
 	case ClassOK, ClassGone, ClassExists, ClassInvalid, ClassCredentials, ClassForbidden, ClassVersion:
 		return false

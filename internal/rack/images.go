@@ -31,7 +31,7 @@ func (c *Client) ViewImage(ctx context.Context, id string) (*oxide.Image, error)
 // CreateImage makes an image of a project from a snapshot of it. The rack does
 // not look at the snapshot's state.
 func (c *Client) CreateImage(ctx context.Context, projectID string, i oxide.ImageCreate) (*oxide.Image, error) {
-	return call(ctx, c, "creating the image", sagaDeadline, func(ctx context.Context) (*oxide.Image, error) {
+	return change(ctx, c, "creating the image", func(ctx context.Context) (*oxide.Image, error) {
 		return c.api.ImageCreate(ctx, oxide.ImageCreateParams{Project: oxide.NameOrId(projectID), Body: &i})
 	})
 }
@@ -39,14 +39,14 @@ func (c *Client) CreateImage(ctx context.Context, projectID string, i oxide.Imag
 // PromoteImage moves a project's image to the silo under the same ID. For an
 // image of the silo it fails.
 func (c *Client) PromoteImage(ctx context.Context, id string) (*oxide.Image, error) {
-	return call(ctx, c, "promoting the image", sagaDeadline, func(ctx context.Context) (*oxide.Image, error) {
+	return change(ctx, c, "promoting the image", func(ctx context.Context) (*oxide.Image, error) {
 		return c.api.ImagePromote(ctx, oxide.ImagePromoteParams{Image: oxide.NameOrId(id)})
 	})
 }
 
 // DeleteImage deletes an image by ID. Disks made from it live on.
 func (c *Client) DeleteImage(ctx context.Context, id string) error {
-	return run(ctx, c, "deleting the image", sagaDeadline, func(ctx context.Context) error {
+	return changeOnly(ctx, c, "deleting the image", func(ctx context.Context) error {
 		return c.api.ImageDelete(ctx, oxide.ImageDeleteParams{Image: oxide.NameOrId(id)})
 	})
 }

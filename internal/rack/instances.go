@@ -9,7 +9,7 @@ import (
 // CreateInstance makes an instance and its disks. On failure the rack removes
 // the disks that the call made.
 func (c *Client) CreateInstance(ctx context.Context, projectID string, i oxide.InstanceCreate) (*oxide.Instance, error) {
-	return call(ctx, c, "creating the instance", sagaDeadline, func(ctx context.Context) (*oxide.Instance, error) {
+	return change(ctx, c, "creating the instance", func(ctx context.Context) (*oxide.Instance, error) {
 		return c.api.InstanceCreate(ctx, oxide.InstanceCreateParams{Project: oxide.NameOrId(projectID), Body: &i})
 	})
 }
@@ -62,7 +62,7 @@ func (c *Client) ListInstanceDisks(ctx context.Context, id string) ([]oxide.Disk
 // starts it does nothing. Unlike a start inside the create, it tells why an
 // instance cannot start.
 func (c *Client) StartInstance(ctx context.Context, id string) error {
-	return run(ctx, c, "starting the instance", sagaDeadline, func(ctx context.Context) error {
+	return changeOnly(ctx, c, "starting the instance", func(ctx context.Context) error {
 		_, err := c.api.InstanceStart(ctx, oxide.InstanceStartParams{Instance: oxide.NameOrId(id)})
 
 		return err
@@ -72,7 +72,7 @@ func (c *Client) StartInstance(ctx context.Context, id string) error {
 // StopInstance asks for a stop; the instance is stopped some time later, and a
 // stop may be lost.
 func (c *Client) StopInstance(ctx context.Context, id string) error {
-	return run(ctx, c, "stopping the instance", sagaDeadline, func(ctx context.Context) error {
+	return changeOnly(ctx, c, "stopping the instance", func(ctx context.Context) error {
 		_, err := c.api.InstanceStop(ctx, oxide.InstanceStopParams{Instance: oxide.NameOrId(id)})
 
 		return err
@@ -82,7 +82,7 @@ func (c *Client) StopInstance(ctx context.Context, id string) error {
 // DeleteInstance deletes a stopped or failed instance and keeps its disks. On
 // any other instance it fails and still cuts its network, so look first.
 func (c *Client) DeleteInstance(ctx context.Context, id string) error {
-	return run(ctx, c, "deleting the instance", sagaDeadline, func(ctx context.Context) error {
+	return changeOnly(ctx, c, "deleting the instance", func(ctx context.Context) error {
 		return c.api.InstanceDelete(ctx, oxide.InstanceDeleteParams{Instance: oxide.NameOrId(id)})
 	})
 }
