@@ -122,13 +122,9 @@ func (s *Server) groupMembers(c *call) (answer, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
-	pg, err := c.page("project")
+	pg, err := c.pageWith("project")
 	if err != nil {
 		return answer{}, err
-	}
-
-	if p, has := pg.selector["project"]; has {
-		c.query.Set("project", p)
 	}
 
 	g, err := s.findGroup(c, RoleViewer)

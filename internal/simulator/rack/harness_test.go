@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -230,3 +231,8 @@ func (r *rig) diskState(id string) string {
 
 	return string(d.State.State())
 }
+
+// text is a text of n characters.
+func text(n int) string { return strings.Repeat("ä", n) }
+
+func contains(s, part string) bool { return strings.Contains(s, part) }

@@ -140,13 +140,9 @@ func listOf[T entity](s *Server, c *call, of func(*instance) []T, view func(T) a
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
-	pg, err := c.page("project")
+	pg, err := c.pageWith("project")
 	if err != nil {
 		return answer{}, err
-	}
-
-	if p, has := pg.selector["project"]; has {
-		c.query.Set("project", p)
 	}
 
 	i, err := s.findInstance(c, RoleViewer)
@@ -223,7 +219,7 @@ func (s *Server) dropInstance(i *instance) {
 	s.instances.remove(i)
 
 	for _, n := range i.nics {
-		n.free()
+		s.dropNIC(n)
 	}
 
 	for _, ip := range i.ips {

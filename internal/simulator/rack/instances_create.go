@@ -147,7 +147,7 @@ func (cr *creation) antiAffinity() error {
 
 func (cr *creation) interfaces() error {
 	for _, n := range cr.spec.nics {
-		if err := cr.s.addNIC(cr.i, n); err != nil {
+		if _, err := cr.s.addNIC(cr.i, n); err != nil {
 			return err
 		}
 	}

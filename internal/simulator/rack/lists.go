@@ -101,3 +101,23 @@ func apply[T entity](ch change, t *table[T], x T) error {
 
 	return nil
 }
+
+// pageWith reads the paging parameters, and puts the selectors that a page
+// token carries along where those of other calls stand.
+func (c *call) pageWith(keys ...string) (page, error) {
+	pg, err := c.page(keys...)
+	for k, v := range pg.selector {
+		c.query.Set(k, v)
+	}
+
+	return pg, err
+}
+
+// parameter is a query parameter that has to be there.
+func (c *call) parameter(key string) (string, error) {
+	if !c.query.Has(key) {
+		return "", badParse("unable to parse query string: missing field `%s`", key)
+	}
+
+	return c.query.Get(key), nil
+}

@@ -62,35 +62,29 @@ func newMAC() (string, error) {
 	return fmt.Sprintf("A8:40:25:F%X:%02X:%02X", b[0]&7, b[1], b[2]), nil
 }
 
-// addNIC gives an instance an interface. Held: s.mu.
-func (s *Server) addNIC(i *instance, spec nicSpec) error {
+// addNIC gives an instance an interface; the first is its primary. Held: s.mu.
+func (s *Server) addNIC(i *instance, spec nicSpec) (*nic, error) {
 	v, found := s.vpcs.named(i.scope, spec.vpc)
 	if !found {
-		return notFound(kindVPC, spec.vpc)
+		return nil, notFound(kindVPC, spec.vpc)
 	}
 
 	sub, found := s.subnets.named(v.id, spec.subnet)
 	if !found {
-		return notFound(kindSubnet, spec.subnet)
+		return nil, notFound(kindSubnet, spec.subnet)
 	}
 
 	if err := fitsColumn(spec.description, maxDescription); err != nil {
-		return err
+		return nil, err
 	}
 
-	for _, other := range i.nics {
-		if other.name == spec.name {
-			return alreadyExists("instance-network-interface", spec.name)
-		}
-
-		if other.subnet == sub {
-			return invalidRequest("Each interface for an instance must be in a distinct VPC Subnet")
-		}
+	if err := i.hasRoomFor(spec.name, v, sub); err != nil {
+		return nil, err
 	}
 
 	mac, err := newMAC()
 	if err != nil {
-		return err
+		return nil, err
 	}
 
 	n := &nic{
@@ -100,7 +94,7 @@ func (s *Server) addNIC(i *instance, spec nicSpec) error {
 
 	if spec.v4 {
 		if n.v4, err = sub.assign(sub.v4, spec.addr4, n.id); err != nil {
-			return err
+			return nil, err
 		}
 	}
 
@@ -109,45 +103,51 @@ func (s *Server) addNIC(i *instance, spec nicSpec) error {
 		if err != nil {
 			n.free()
 
-			return err
+			return nil, err
 		}
 
 		n.v6 = addr
 	}
 
+	if err := s.nics.add(n); err != nil {
+		n.free()
+
+		return nil, err
+	}
+
 	i.nics = append(i.nics, n)
 
+	return n, nil
+}
+
+// hasRoomFor applies the rules for interfaces side by side: at most eight, all
+// in one VPC, each with a name and a subnet of its own.
+func (i *instance) hasRoomFor(name string, v *vpc, sub *subnet) error {
+	if len(i.nics) >= maxNICs {
+		return invalidRequest("cannot attach more than %d network interfaces to instance", maxNICs)
+	}
+
+	for _, other := range i.nics {
+		switch {
+		case other.name == name:
+			return alreadyExists(kindNIC, name)
+		case other.vpcID != v.id:
+			return invalidRequest("All interfaces must be in the same VPC")
+		case other.subnet == sub:
+			return invalidRequest("Each interface for an instance must be in a distinct VPC Subnet")
+		}
+	}
+
 	return nil
+}
+
+// dropNIC gives an interface's addresses back. Held: s.mu.
+func (s *Server) dropNIC(n *nic) {
+	n.free()
+	s.nics.remove(n)
 }
 
 func (n *nic) free() {
 	delete(n.subnet.taken, n.v4)
 	delete(n.subnet.taken, n.v6)
-}
-
-// nicList lists the interfaces of the instance in the query.
-func (s *Server) nicList(c *call) (answer, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-
-	pg, err := c.page("project", "instance")
-	if err != nil {
-		return answer{}, err
-	}
-
-	selector, has := pg.selector["instance"]
-	if !has {
-		return answer{}, badParse("unable to parse query string: missing field `instance`")
-	}
-
-	if p, has := pg.selector["project"]; has {
-		c.query.Set("project", p)
-	}
-
-	i, err := resolve(c, s.instances, selector, RoleViewer)
-	if err != nil {
-		return answer{}, err
-	}
-
-	return list(pg, append([]*nic(nil), i.nics...), viewNIC)
 }

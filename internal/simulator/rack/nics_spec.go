@@ -96,16 +96,31 @@ func (o *object) assignment(v4 bool) (netip.Addr, []string) {
 
 	transit := []string{}
 
-	for _, raw := range o.list("transit_ips") {
-		s := o.textOf("transit_ips", raw)
-
-		p, err := netip.ParsePrefix(s)
-		if o.err == nil && (err != nil || p.Addr().Is4() != v4) {
-			o.fail("transit_ips", "invalid network %q", s)
+	for _, p := range o.networks("transit_ips") {
+		if o.err == nil && (p.Addr().Is4() != v4 || p != p.Masked()) {
+			o.fail("transit_ips", "invalid network %q", p)
 		}
 
-		transit = append(transit, s)
+		transit = append(transit, p.String())
 	}
 
 	return addr, transit
+}
+
+// networks reads an array of networks of either version.
+func (o *object) networks(key string) []netip.Prefix {
+	var out []netip.Prefix
+
+	for _, raw := range o.list(key) {
+		s := o.textOf(key, raw)
+
+		p, err := netip.ParsePrefix(s)
+		if o.err == nil && err != nil {
+			o.fail(key, "invalid network %q", s)
+		}
+
+		out = append(out, p)
+	}
+
+	return out
 }

@@ -11,6 +11,10 @@ const (
 	kindSnapshot = "snapshot"
 	kindImage    = "image"
 	kindInstance = "instance"
+	kindRouter   = "vpc-router"
+	kindRoute    = "router-route"
+	kindGateway  = "internet-gateway"
+	kindNIC      = "instance-network-interface"
 )
 
 type project struct {

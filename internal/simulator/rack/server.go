@@ -44,6 +44,10 @@ type Server struct {
 	projects  *table[*project]
 	vpcs      *table[*vpc]
 	subnets   *table[*subnet]
+	routers   *table[*router]
+	vpcRoutes *table[*vpcRoute]
+	gateways  *table[*gateway]
+	nics      *table[*nic]
 	groups    *table[*group]
 	pools     *table[*pool]
 	keys      *table[*sshKey]
@@ -69,6 +73,8 @@ func New(cfg Config) (*Server, error) {
 		siloID: uuid.NewString(), started: time.Now().UTC(),
 		tokens: map[string]*Token{}, users: map[string]*user{},
 		projects: newTable[*project](kindProject), vpcs: newTable[*vpc](kindVPC),
+		routers: newTable[*router](kindRouter), vpcRoutes: newTable[*vpcRoute](kindRoute),
+		gateways: newTable[*gateway](kindGateway), nics: newTable[*nic](kindNIC),
 		subnets: newTable[*subnet](kindSubnet), groups: newTable[*group](kindGroup),
 		pools: newTable[*pool](kindPool), keys: newTable[*sshKey](kindSSHKey),
 		disks: newTable[*disk](kindDisk), snapshots: newTable[*snapshot](kindSnapshot),

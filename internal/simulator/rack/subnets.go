@@ -2,6 +2,113 @@ package rack
 
 import "net/netip"
 
+const defaultIPv4 = "172.30.0.0/22"
+
+// subnet belongs to a VPC, which is its scope.
+type subnet struct {
+	meta
+	v4, v6 netip.Prefix
+	taken  map[netip.Addr]string // address to NIC
+	route  *vpcRoute             // of the system router
+}
+
+type subnetView struct {
+	identity
+	VPCID          string  `json:"vpc_id"`
+	IPv4Block      string  `json:"ipv4_block"`
+	IPv6Block      string  `json:"ipv6_block"`
+	CustomRouterID *string `json:"custom_router_id"`
+}
+
+func viewSubnet(n *subnet) any {
+	return subnetView{n.identity(), n.scope, n.v4.String(), n.v6.String(), nil}
+}
+
+func (s *Server) findSubnet(c *call, need Role) (*subnet, error) {
+	return resolveInVPC(c, s.subnets, "subnet", c.path("subnet"), need)
+}
+
+func (s *Server) subnetUpdate(c *call) (answer, error) {
+	o := parseBody(c.body)
+	ch, custom := o.change(), o.optionalText("custom_router")
+
+	if o.err != nil {
+		return answer{}, o.err
+	}
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	n, err := s.findSubnet(c, RoleCollaborator)
+	if err != nil {
+		return answer{}, err
+	}
+
+	if custom != nil {
+		return answer{}, notFound(kindRouter, *custom)
+	}
+
+	if err := apply(ch, s.subnets, n); err != nil {
+		return answer{}, err
+	}
+
+	if err := s.vpcRoutes.rename(n.route, n.name); err != nil {
+		return answer{}, err
+	}
+
+	n.route.destination.Value, n.route.target.Value = n.name, n.name
+
+	return ok(viewSubnet(n)), nil
+}
+
+func (s *Server) subnetDelete(c *call) (answer, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	n, err := s.findSubnet(c, RoleCollaborator)
+	if err != nil {
+		return answer{}, err
+	}
+
+	if len(n.taken) > 0 {
+		return answer{}, invalidRequest("VPC subnet cannot be deleted while network interfaces in the subnet exist")
+	}
+
+	s.vpcRoutes.remove(n.route)
+	s.subnets.remove(n)
+
+	return noContent(), nil
+}
+
+// subnetNICs lists the interfaces that have an address of the subnet.
+func (s *Server) subnetNICs(c *call) (answer, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	pg, err := c.pageWith("project", "vpc")
+	if err != nil {
+		return answer{}, err
+	}
+
+	n, err := s.findSubnet(c, RoleViewer)
+	if err != nil {
+		return answer{}, err
+	}
+
+	var nics []*nic
+
+	seen := map[string]bool{}
+
+	for _, id := range n.taken {
+		if x, found := s.nics.get(id); found && !seen[id] {
+			seen[id] = true
+			nics = append(nics, x)
+		}
+	}
+
+	return list(pg, nics, viewNIC)
+}
+
 // subnetCreate adds a subnet to the VPC in the query.
 func (s *Server) subnetCreate(c *call) (answer, error) {
 	o := parseBody(c.body)
@@ -22,24 +129,20 @@ func (s *Server) subnetCreate(c *call) (answer, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
-	if !c.query.Has("vpc") {
-		return answer{}, badParse("unable to parse query string: missing field `vpc`")
-	}
-
-	v, err := resolve(c, s.vpcs, c.query.Get("vpc"), RoleCollaborator)
+	v, err := c.queryVPC(RoleCollaborator)
 	if err != nil {
 		return answer{}, err
 	}
 
 	if router != nil {
-		return answer{}, notFound("vpc-router", *router)
+		return answer{}, notFound(kindRouter, *router)
 	}
 
 	if !v6.IsValid() {
 		v6 = s.nextIPv6(v)
 	}
 
-	n := &subnet{meta: newMeta(v.id, name, description), v4: v4, v6: v6, taken: map[netip.Addr]string{}}
+	n := &subnet{meta: newMeta(v.id, name, description), v4: v4, v6: v6}
 	if err := s.addSubnet(v, n); err != nil {
 		return answer{}, err
 	}
@@ -79,7 +182,18 @@ func (s *Server) addSubnet(v *vpc, n *subnet) error {
 		return err
 	}
 
-	return s.subnets.add(n)
+	n.taken = map[netip.Addr]string{}
+	if err := s.subnets.add(n); err != nil {
+		return err
+	}
+
+	if err := s.addSubnetRoute(v, n); err != nil {
+		s.subnets.remove(n)
+
+		return err
+	}
+
+	return nil
 }
 
 // nextIPv6 is a free /64 of a VPC's prefix.
