@@ -60,15 +60,23 @@ fmt-check: ## Check that the code is formatted
 	$(LINT) fmt --diff
 
 .PHONY: generate
-generate: ## Generate code from the protobuf files
+generate: ## Generate code from the protobuf files, and pages and examples from the code
 	$(BUF) generate api --template api/buf.gen.yaml
+	fresh=$$(mktemp -d) && trap 'rm -rf "$$fresh"' EXIT && $(GO) build -o "$$fresh/daemon" ./cmd/omni-infra-provider-oxide && \
+	"$$fresh/daemon" machine-class reference > internal/docs/machine-class.md && \
+	"$$fresh/daemon" machine-class example --name oxide-all-fields > hack/examples/machine-class-all-fields.yaml
 
 .PHONY: generate-check
-generate-check: ## Check that the generated code is that of the protobuf files
+generate-check: ## Check that what is generated is what it is generated from
 	@fresh=$$(mktemp -d) && trap 'rm -rf "$$fresh"' EXIT && $(BUF) generate api --template api/buf.gen.yaml -o "$$fresh" && \
 	stale=0 && for file in $$( (cd "$$fresh" && find . -type f; cd - >/dev/null && find . -name '*.pb.go') | sort -u); do \
 		cmp -s "$$fresh/$$file" "$$file" || { echo "$$file is not what its protobuf file says: run make generate"; stale=1; }; \
-	done && exit $$stale
+	done && $(GO) build -o "$$fresh/daemon" ./cmd/omni-infra-provider-oxide && \
+	"$$fresh/daemon" machine-class reference | cmp -s - internal/docs/machine-class.md || \
+		{ echo "internal/docs/machine-class.md is not what the code says: run make generate"; stale=1; }; \
+	"$$fresh/daemon" machine-class example --name oxide-all-fields | cmp -s - hack/examples/machine-class-all-fields.yaml || \
+		{ echo "hack/examples/machine-class-all-fields.yaml is not what the code says: run make generate"; stale=1; }; \
+	exit $$stale
 
 .PHONY: tidy
 tidy: ## Make go.mod and go.sum those of the code

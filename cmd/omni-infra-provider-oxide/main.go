@@ -52,6 +52,10 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return exitConfig
 	}
 
+	if errors.Is(err, errWrongClass) {
+		return exitFailure
+	}
+
 	if errors.Is(err, errUsage) {
 		_, _ = fmt.Fprintln(stderr, err)
 

@@ -68,7 +68,7 @@ func newRootCommand() *cobra.Command {
 		return serve(cmd.Context(), cfg)
 	}
 
-	root.AddCommand(newVersionCommand())
+	root.AddCommand(newVersionCommand(), newMachineClassCommand())
 
 	return root
 }

@@ -9,6 +9,12 @@ import _ "embed"
 //go:embed machine-class.yaml
 var MachineClass []byte
 
+// AllFields is machine-class-all-fields.yaml: the same with every field
+// explained. It is made by "make generate".
+//
+//go:embed machine-class-all-fields.yaml
+var AllFields []byte
+
 // What stands in MachineClass.
 const (
 	MachineClassName = "oxide-small"

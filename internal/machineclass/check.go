@@ -9,14 +9,10 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v4"
-
-	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/naming"
 )
 
 // shownValue is how much of a wrong value is shown.
 const shownValue = 40
-
-var uuid = regexp.MustCompile(`^` + uuidPattern + `$`)
 
 // checker holds a document against the table of fields and collects what is
 // wrong with it.
@@ -24,30 +20,6 @@ type checker struct {
 	mistakes Mistakes
 	seen     map[string]bool // keys of the class that have a value
 	wrong    map[string]bool // keys of the class with a mistake in them
-}
-
-// add notes a mistake of the value at the path, such as "disks[0].size".
-func (c *checker) add(path, format string, args ...any) {
-	text := fmt.Sprintf(format, args...)
-	if path != "" {
-		text = path + ": " + text
-	}
-
-	c.mistakes = append(c.mistakes, text)
-
-	if c.wrong == nil {
-		c.wrong = map[string]bool{}
-	}
-
-	c.wrong[topKey(path)] = true
-}
-
-func topKey(path string) string {
-	if end := strings.IndexAny(path, ".["); end >= 0 {
-		return path[:end]
-	}
-
-	return path
 }
 
 func (c *checker) object(path string, known []field, node *yaml.Node) {
@@ -71,7 +43,7 @@ func (c *checker) object(path string, known []field, node *yaml.Node) {
 			c.add(join(path, show(key)), "unknown key, the nearest known is %s", nearest(key, known))
 		case given[key]:
 			c.add(at, "is given twice")
-		case !null(value): // a key without a value is a field left empty
+		case !leftEmpty(known[position], value):
 			valued[key] = true
 
 			c.value(at, known[position], value)
@@ -103,7 +75,7 @@ func (c *checker) value(path string, f field, node *yaml.Node) {
 		if node.Kind != yaml.ScalarNode || node.ShortTag() != "!!bool" {
 			c.add(path, "%s, must be true or false", wrongType(node))
 		}
-	case kindName, kindNameOrID, kindEnum:
+	case kindText, kindEnum:
 		c.text(path, f, node)
 	}
 }
@@ -115,13 +87,22 @@ func (c *checker) text(path string, f field, node *yaml.Node) {
 		return
 	}
 
-	switch v := node.Value; {
-	case f.kind == kindEnum && !slices.Contains(f.values, v) && !slices.Contains(f.hidden, v):
-		c.add(path, "%s is not one of %s", quote(v), strings.Join(f.values, ", "))
-	case f.kind == kindName && !naming.Legal(v):
-		c.add(path, "%s %s", quote(v), nameMessage)
-	case f.kind == kindNameOrID && !naming.Legal(v) && !uuid.MatchString(v):
-		c.add(path, "%s %s", quote(v), nameOrIDMessage)
+	v := node.Value
+
+	if f.kind == kindEnum {
+		if !slices.Contains(f.values, v) && !slices.Contains(f.hidden, v) {
+			c.add(path, "%s is not one of %s", quote(v), strings.Join(f.values, ", "))
+		}
+
+		return
+	}
+
+	switch wrong := f.form.wrong(v); {
+	case wrong == "":
+	case f.form.hide:
+		c.add(path, "%s", wrong)
+	default:
+		c.add(path, "%s %s", quote(v), wrong)
 	}
 }
 
@@ -142,7 +123,7 @@ func (c *checker) list(path string, f field, node *yaml.Node) {
 		entry = resolve(entry)
 		at := fmt.Sprintf("%s[%d]", path, i)
 
-		if null(entry) {
+		if null(entry) || entry.Kind == yaml.ScalarNode && entry.Value == "" {
 			c.add(at, "is empty")
 
 			continue
@@ -168,25 +149,46 @@ func (c *checker) whole(path string, f field, node *yaml.Node) {
 
 	switch {
 	case node.Kind != yaml.ScalarNode || !number && node.ShortTag() != "!!float":
-		c.add(path, "%s, must be %s", wrongType(node), want)
+		c.add(path, "%s, must be %s%s", wrongType(node), want, withoutUnit(node, f))
 	case !number:
 		c.add(path, "%s is not %s", show(node.Value), want)
 	case n < 1:
 		c.add(path, "%s is under the least of %s", show(node.Value), amount(1, f.unit))
 	case n > int64(f.max):
-		c.add(path, "%s", overLimit(n, show(node.Value), amount(f.max, f.unit), f.unit))
+		c.add(path, "%s", overLimit(n, show(node.Value), amount(f.max, f.unit), f))
 	}
 }
 
-// overLimit says so, and what was meant if the value looks like bytes.
-func overLimit(n int64, value, limit, unit string) string {
+// overLimit says so, and what was meant if the value looks like bytes or MiB.
+func overLimit(n int64, value, limit string, f field) string {
 	text := value + " is over the limit of " + limit
 
-	if unit == gib && n >= GiB && n%GiB == 0 {
-		text += fmt.Sprintf(" (sizes are in GiB, not bytes: %d)", n/GiB)
+	if f.unit != gib {
+		return text
+	}
+
+	if meant := n / GiB; n%GiB == 0 && meant >= 1 && meant <= int64(f.max) {
+		return text + fmt.Sprintf(" (sizes are in GiB, not bytes: %d)", meant)
+	}
+
+	// One MiB too many may as well be one GiB too many.
+	if meant := n >> 10; n%(1<<10) == 0 && meant > 1 && meant <= int64(f.max) {
+		return text + fmt.Sprintf(" (sizes are in GiB; if MiB were meant: %d)", meant)
 	}
 
 	return text
+}
+
+// withUnit is a size with its unit, which people are used to write.
+var withUnit = regexp.MustCompile(`^([0-9]{1,8}) ?(?i:g|gb|gi|gib)$`)
+
+// withoutUnit says how a size that was written with its unit is written here.
+func withoutUnit(node *yaml.Node, f field) string {
+	if size := withUnit.FindStringSubmatch(node.Value); f.unit == gib && node.Kind == yaml.ScalarNode && size != nil {
+		return ": " + size[1]
+	}
+
+	return ""
 }
 
 func amount(n int, unit string) string { return strings.TrimSpace(strconv.Itoa(n) + " " + unit) }
@@ -227,6 +229,12 @@ func resolve(node *yaml.Node) *yaml.Node {
 	}
 
 	return node
+}
+
+// leftEmpty tells whether a key has no value: it stands for a field of the form
+// that was left empty, or emptied.
+func leftEmpty(f field, node *yaml.Node) bool {
+	return null(node) || f.kind == kindText && node.Kind == yaml.ScalarNode && node.ShortTag() == "!!str" && node.Value == ""
 }
 
 func null(node *yaml.Node) bool { return node.Kind == yaml.ScalarNode && node.ShortTag() == "!!null" }

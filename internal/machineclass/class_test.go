@@ -15,8 +15,9 @@ const projectID = "6f2d8a0e-5b1c-4d3e-9f70-1a2b3c4d5e6f"
 func smallest() machineclass.Class {
 	return machineclass.Class{
 		Project: "talos", CPUs: 1, Memory: 4, BootDiskSize: 10,
-		NetworkInterfaces: []machineclass.NetworkInterface{{IPConfig: "v4", SubnetName: "default", VPCName: "default"}},
-		AutoRestartPolicy: "best_effort", CPUPlatform: "amd_milan",
+		NICs:              []machineclass.NIC{{IPConfig: "v4", SubnetName: "default", VPCName: "default"}},
+		AutoRestartPolicy: "best_effort", CPUPlatform: "amd_milan", SetGroup: "none", OnStopped: "leave", Hostname: "platform",
+		ImageScope: "auto",
 	}
 }
 
@@ -65,16 +66,19 @@ cpu_platform: amd_turin
 anti_affinity_groups: [etcd, ` + projectID + `]
 enable_jumbo_frames: true
 `,
-			machineclass.Class{
-				Project: "talos", CPUs: 8, Memory: 32, BootDiskSize: 40,
-				Disks: []machineclass.Disk{{Type: "distributed", Size: 100}, {Type: "local", Size: 2000}, {Type: "distributed", Size: 1}},
-				NetworkInterfaces: []machineclass.NetworkInterface{
+			with(func(c *machineclass.Class) {
+				c.CPUs, c.Memory, c.BootDiskSize = 8, 32, 40
+				c.Disks = []machineclass.Disk{
+					{Type: "distributed", Size: 100, Name: "data0"}, {Type: "local", Size: 2000, Name: "data1"},
+					{Type: "distributed", Size: 1, Name: "data2"},
+				}
+				c.NICs = []machineclass.NIC{
 					{IPConfig: "dual_stack", SubnetName: "nodes", VPCName: "prod"},
 					{IPConfig: "v6", SubnetName: "storage", VPCName: "prod"},
-				},
-				AutoRestartPolicy: "never", CPUPlatform: "amd_turin",
-				AntiAffinityGroups: []string{"etcd", projectID}, EnableJumboFrames: true,
-			},
+				}
+				c.AutoRestartPolicy, c.CPUPlatform = "never", "amd_turin"
+				c.AntiAffinityGroups, c.EnableJumboFrames = []string{"etcd", projectID}, true
+			}),
 		},
 		"published spelling of the platform": {
 			"project: talos\ncpu_platform: amd_turinv2", with(func(c *machineclass.Class) { c.CPUPlatform = "amd_turin_v2" }),
@@ -86,14 +90,14 @@ enable_jumbo_frames: true
 			"project: talos\nvcpus: 4\nmemory: 16\ndisk_size: 20\nvpc: prod\nsubnet: nodes",
 			with(func(c *machineclass.Class) {
 				c.CPUs, c.Memory, c.BootDiskSize = 4, 16, 20
-				c.NetworkInterfaces = []machineclass.NetworkInterface{{IPConfig: "v4", SubnetName: "nodes", VPCName: "prod"}}
+				c.NICs = []machineclass.NIC{{IPConfig: "v4", SubnetName: "nodes", VPCName: "prod"}}
 			}),
 		},
 		"old keys bring the old defaults": {
 			"project: talos\nsubnet: nodes",
 			with(func(c *machineclass.Class) {
 				c.CPUs, c.Memory = 2, 8
-				c.NetworkInterfaces[0].SubnetName = "nodes"
+				c.NICs[0].SubnetName = "nodes"
 			}),
 		},
 	} {
@@ -133,9 +137,9 @@ func TestWrongClasses(t *testing.T) {
 		{"project: a\nCPUs: 4", "CPUs: unknown key, the nearest known is cpus"},
 		{"project: a\nboot-disk-size: 4", "boot-disk-size: unknown key, the nearest known is boot_disk_size"},
 		{"project: a\nproject: b", "project: is given twice"},
-		{"project: a\n? [x]\n: 1", `"": unknown key, the nearest known is vpc`},
+		{"project: a\n? [x]\n: 1", `"": unknown key, the nearest known is cpus`},
 		{"project: a\n\"a; b\": 1", `"a; b": unknown key, the nearest known is cpus`},
-		{"project: a\n<<: {cpus: 4}", `<<: unknown key, the nearest known is vpc`},
+		{"project: a\n<<: {cpus: 4}", `<<: unknown key, the nearest known is cpus`},
 		{"project: a\ndisks: [{sise: 1, size: 1}]", "disks[0].sise: unknown key, the nearest known is size"},
 		{"project: a\nnetwork_interfaces: [{subnet: a}]", "network_interfaces[0].subnet: unknown key, the nearest known is subnet_name"},
 
@@ -165,7 +169,7 @@ func TestWrongClasses(t *testing.T) {
 		{"project: a\ncpus: -99999999999999999999", "cpus: -99999999999999999999 is under the least of 1"},
 		{"project: a\nmemory: 1537", "memory: 1537 is over the limit of 1536 GiB"},
 		{"project: a\nmemory: 0", "memory: 0 is under the least of 1 GiB"},
-		{"project: a\nmemory: 8GiB", `memory: "8GiB" is text, must be a whole number of GiB`},
+		{"project: a\nmemory: 8GiB", `memory: "8GiB" is text, must be a whole number of GiB: 8`},
 		{"project: a\nmemory: 0.5", "memory: 0.5 is not a whole number of GiB"},
 		{"project: a\nmemory: 8589934592", "memory: 8589934592 is over the limit of 1536 GiB (sizes are in GiB, not bytes: 8)"},
 		{"project: a\nboot_disk_size: 1024", "boot_disk_size: 1024 is over the limit of 1023 GiB"},
@@ -222,7 +226,7 @@ func TestWrongClasses(t *testing.T) {
 		{"project: a\nanti_affinity_groups: a", `anti_affinity_groups: "a" is text, must be a list`},
 		{
 			"project: a\nanti_affinity_groups: [a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p,q]",
-			"anti_affinity_groups: 17 entries are over the limit of 16",
+			"anti_affinity_groups: 17 entries are over the limit of 16 (machine_set_group counts as one)",
 		},
 
 		// old keys
@@ -235,7 +239,7 @@ func TestWrongClasses(t *testing.T) {
 		{
 			"cpus: 300\nmemory: 8589934592\nram: 4",
 			"cpus: 300 is over the limit of 254; memory: 8589934592 is over the limit of 1536 GiB " +
-				"(sizes are in GiB, not bytes: 8); ram: unknown key, the nearest known is vpc; project: is required",
+				"(sizes are in GiB, not bytes: 8); ram: unknown key, the nearest known is memory; project: is required",
 		},
 		{
 			"project: A\ndisks: [{size: 2000}]\nnetwork_interfaces: [{}, {}]",
@@ -278,7 +282,7 @@ func FuzzParse(f *testing.F) {
 		switch {
 		case err == nil:
 			if class.CPUs < 1 || class.CPUs > 254 || class.Memory < 1 || class.Memory > 1536 || class.BootDiskSize < 1 ||
-				class.BootDiskSize > 1023 || len(class.NetworkInterfaces) < 1 || class.Project == "" {
+				class.BootDiskSize > 1023 || len(class.NICs) < 1 || class.Project == "" {
 				t.Fatalf("%q: %+v", text, class)
 			}
 		case !errors.As(err, &mistakes) || strings.ContainsAny(err.Error(), "\n\r"):

@@ -1,6 +1,9 @@
 package machineclass
 
-import "fmt"
+import (
+	"fmt"
+	"strconv"
+)
 
 // oldClass has the keys of the published provider's first generation.
 type oldClass struct {
@@ -36,48 +39,70 @@ func (o oldClass) translate(c *checker, class *Class) {
 		return
 	}
 
-	class.CPUs = orDefault(class.CPUs, orDefault(o.VCPUs, 2))
-	class.Memory = orDefault(class.Memory, 8)
+	class.CPUs = orDefault(class.CPUs, orDefault(o.VCPUs, oldDefaultCPUs))
+	class.Memory = orDefault(class.Memory, oldDefaultMemory)
 	class.BootDiskSize = orDefault(class.BootDiskSize, o.DiskSize)
 
-	if len(class.NetworkInterfaces) == 0 {
-		class.NetworkInterfaces = []NetworkInterface{{VPCName: o.VPC, SubnetName: o.Subnet}}
+	if len(class.NICs) == 0 {
+		class.NICs = []NIC{{VPCName: o.VPC, SubnetName: o.Subnet}}
 	}
 }
 
 // rules checks what no field can know by itself. It looks at fields only that
 // are right as far as they go.
 func (c *Class) rules(check *checker) {
-	if !check.wrong["disks"] {
-		for i, d := range c.Disks {
-			if d.Type == DiskDistributed && d.Size > maxDistributed {
-				check.add(fmt.Sprintf("disks[%d].size", i), "%s for a distributed disk",
-					overLimit(int64(d.Size), fmt.Sprint(d.Size), amount(maxDistributed, gib), ""))
-			}
-		}
+	if check.right("disks") {
+		c.diskRules(check)
 	}
 
-	if check.wrong["network_interfaces"] {
-		return
+	if check.right("network_interfaces") {
+		c.interfaceRules(check)
 	}
 
-	subnets := map[string]int{}
+	if check.right("network_interfaces") {
+		c.addressRules(check)
+	}
 
-	for i, n := range c.NetworkInterfaces {
-		if first := c.NetworkInterfaces[0].VPCName; n.VPCName != first {
-			check.add(fmt.Sprintf("network_interfaces[%d].vpc_name", i),
-				"%s is not %s, all interfaces must be in one VPC", quote(n.VPCName), quote(first))
+	if check.right("external_ips") {
+		c.externalRules(check)
+	}
 
-			continue
+	if check.right("anti_affinity_groups", "machine_set_group") && c.SetGroup != GroupNone && len(c.AntiAffinityGroups) == maxGroups {
+		check.add("anti_affinity_groups", "%d entries and machine_set_group are over the limit of %d", len(c.AntiAffinityGroups), maxGroups)
+	}
+
+	if check.right("node_labels") {
+		c.labelRules(check)
+	}
+}
+
+func (c *Class) diskRules(check *checker) {
+	names := map[string]int{}
+
+	for i, d := range c.Disks {
+		if d.Type == DiskDistributed && d.Size > maxDistributed {
+			check.add(fmt.Sprintf("disks[%d].size", i), "%s", overLimit(int64(d.Size), strconv.Itoa(d.Size),
+				amount(maxDistributed, gib)+" for a distributed disk", field{unit: gib, max: maxDistributed}))
 		}
 
-		if earlier, twice := subnets[n.SubnetName]; twice {
-			check.add(fmt.Sprintf("network_interfaces[%d].subnet_name", i),
-				"%s is already that of network_interfaces[%d], each interface needs its own subnet", quote(n.SubnetName), earlier)
-
-			continue
+		if earlier, twice := names[d.Name]; twice {
+			check.add(fmt.Sprintf("disks[%d].name", i), "%s is already that of disks[%d]", quote(d.Name), earlier)
+		} else {
+			names[d.Name] = i
 		}
+	}
+}
 
-		subnets[n.SubnetName] = i
+func (c *Class) labelRules(check *checker) {
+	first := map[string]int{}
+
+	for i, l := range c.NodeLabels {
+		key := labelKey(l)
+
+		if earlier, twice := first[key]; twice {
+			check.add(fmt.Sprintf("node_labels[%d]", i), "the label %s is already given in node_labels[%d]", key, earlier)
+		} else {
+			first[key] = i
+		}
 	}
 }

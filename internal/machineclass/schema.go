@@ -61,12 +61,12 @@ func objectSchema(title string, known []field) object {
 
 func fieldSchema(f field) object {
 	if f.kind == kindObject {
-		return entrySchema(f)
+		return objectFieldSchema(f)
 	}
 
 	o := object{}
 
-	for _, m := range []member{{"title", f.title}, {"description", f.help}} {
+	for _, m := range []member{{"title", f.title}, {"description", f.describe()}} {
 		if m.value != "" {
 			o = append(o, m)
 		}
@@ -77,10 +77,8 @@ func fieldSchema(f field) object {
 	}
 
 	switch f.kind {
-	case kindName:
-		o = append(o, textSchema(`^`+namePattern+`$`, `^(`+undashedPattern+`|`+uuidPattern+`)$`, nameMessage)...)
-	case kindNameOrID:
-		o = append(o, textSchema(`^(`+namePattern+`|`+uuidPattern+`)$`, `^`+undashedPattern+`$`, nameOrIDMessage)...)
+	case kindText:
+		o = append(o, textSchema(f)...)
 	case kindEnum:
 		o = append(o, member{"type", "string"}, member{"enum", slices.Concat(f.values, f.hidden)})
 	case kindWhole:
@@ -98,19 +96,34 @@ func fieldSchema(f field) object {
 	return o
 }
 
-func textSchema(pattern, not, message string) object {
-	return object{
-		{"type", "string"},
-		{"pattern", pattern},
-		{"not", object{{"pattern", not}}},
-		{"x-pattern-message", message},
+// textSchema takes an empty text for a field of the form that was emptied.
+func textSchema(f field) object {
+	pattern := f.form.pattern
+	if f.key != "" && !f.required {
+		pattern = "|" + pattern
 	}
+
+	o := object{{"type", "string"}, {"pattern", anchored(pattern)}}
+
+	if f.form.not != "" {
+		o = append(o, member{"not", object{{"pattern", anchored(f.form.not)}}})
+	}
+
+	if f.form.most > 0 {
+		o = append(o, member{"maxLength", f.form.most})
+	}
+
+	return append(o, member{"x-pattern-message", f.form.message})
 }
 
-// entrySchema is the schema of an object in a list. That of a disk has a
-// limit that depends on the disk's type.
-func entrySchema(f field) object {
+// objectFieldSchema is the schema of an object. That of a disk has a limit that
+// depends on the disk's type.
+func objectFieldSchema(f field) object {
 	o := objectSchema(f.title, f.fields)
+
+	if d := f.describe(); d != "" {
+		o = append(o, member{"description", d})
+	}
 
 	if slices.ContainsFunc(f.fields, func(f field) bool { return slices.Contains(f.values, DiskLocal) }) {
 		o = append(o,

@@ -1,6 +1,7 @@
 package machineclass
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -64,19 +65,44 @@ func cut(s string) string {
 	return s
 }
 
-// nearest returns the key that a user most likely meant: the one that the
-// fewest single-character edits lead to.
+// otherWords are what people call keys elsewhere.
+var otherWords = map[string]string{
+	"ram": "memory", "mem": "memory", "cores": "cpus", "vcpu": "cpus", "processors": "cpus",
+	"boot_disk": "boot_disk_size", "root_disk_size": "boot_disk_size", "volumes": "disks", "extra_disks": "disks", "data_disks": "disks",
+	"nics": "network_interfaces", "networks": "network_interfaces", "interfaces": "network_interfaces",
+	"public_ips": "external_ips", "ephemeral_ips": "external_ips", "floating_ips": "external_ips", "floating_ip": "external_ips",
+	"mtu": "enable_jumbo_frames", "labels": "node_labels", "region": "topology.region", "zone": "topology.zone",
+	"instance_type": "topology.instance_type", "affinity": "anti_affinity_groups", "system_extensions": "extensions",
+	"ca": "trusted_cas", "ca_certs": "trusted_cas", "certificates": "trusted_cas", "ips": "addresses", "ip": "addresses",
+}
+
+// nearest returns the key that a user most likely meant: what people call it
+// elsewhere, or the one that the fewest single-character edits lead to. Old keys
+// are not for new classes.
 func nearest(key string, known []field) string {
 	key = strings.ReplaceAll(strings.ToLower(cut(key)), "-", "_")
+
+	if word, ok := otherWords[key]; ok && has(known, topKey(word)) {
+		return word
+	}
+
 	best, least := "", -1
 
 	for _, f := range known {
+		if f.title == "" {
+			continue
+		}
+
 		if d := distance(key, f.key); least < 0 || d < least {
 			best, least = f.key, d
 		}
 	}
 
 	return best
+}
+
+func has(known []field, key string) bool {
+	return slices.ContainsFunc(known, func(f field) bool { return f.key == key })
 }
 
 // distance is the number of insertions, deletions and replacements of one

@@ -64,6 +64,10 @@ func (p *Provisioner) plan(ctx context.Context, logger *zap.Logger, pctx Context
 	}
 
 	class, err := machineclass.Parse(request.TypedSpec().Value.GetProviderData())
+	if err == nil {
+		err = class.NotYet()
+	}
+
 	if err != nil {
 		logger.Debug("the class is wrong", zap.Error(err))
 
@@ -116,14 +120,14 @@ func fitting(err error, room int) string {
 
 	const more = "; and 99 more"
 
-	text := mistakes[0]
+	text := mistakes[0].String()
 
 	for i, m := range mistakes[1:] {
-		if len(text)+len("; ")+len(m) > room-len(more) {
+		if len(text)+len("; ")+len(m.String()) > room-len(more) {
 			return fmt.Sprintf("%s; and %d more", text, len(mistakes)-i-1)
 		}
 
-		text += "; " + m
+		text += "; " + m.String()
 	}
 
 	return text
@@ -196,7 +200,7 @@ func (p *Provisioner) resolve(ctx context.Context, plan *specs.Plan, class machi
 
 	plan.ProjectId, plan.ProjectName = project.Id, string(project.Name)
 
-	for i, n := range class.NetworkInterfaces {
+	for i, n := range class.NICs {
 		vpc, err := p.Silo.ViewVPC(ctx, project.Id, n.VPCName)
 		if err != nil {
 			return missing(err, "network_interfaces[%d].vpc_name: project %q has no VPC %q", i, project.Name, n.VPCName)

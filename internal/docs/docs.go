@@ -1,0 +1,12 @@
+// Package docs holds the pages for users that are longer than the README.
+//
+// Pages that say what the code knows are made from the code: "make generate"
+// writes them, "make generate-check" and a test here tell when they are old.
+package docs
+
+import _ "embed"
+
+// MachineClass is machine-class.md, on all fields of a machine class.
+//
+//go:embed machine-class.md
+var MachineClass string
