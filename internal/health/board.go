@@ -1,5 +1,11 @@
 // Package health knows whether the daemon can do its work, and says why not in
 // one line: to Omni, to a probe over HTTP, and once per change to the log.
+//
+// A need is something without which the daemon can not do its work; while one is
+// not met, /readyz answers 503. A warning is something that a person should
+// look at although the daemon works on, such as a machine that stopped: it
+// stands on /readyz, which still answers 200, and in Omni after the troubles,
+// led by "warning".
 package health
 
 import (
@@ -20,10 +26,11 @@ type Board struct {
 	conditions map[string]condition
 }
 
-// condition is what is known of one need. An empty key is good.
+// condition is what is known of one need or subject. An empty key is good.
 type condition struct {
 	key, text string
 	known     bool
+	warning   bool
 }
 
 // NewBoard makes a board on which none of the needs is known to be met.
@@ -47,6 +54,30 @@ func (b *Board) Trouble(need, key, text string) {
 	b.set(need, key, strings.Join(strings.Fields(text), " "))
 }
 
+// Warn says that a person should look at a subject, which is none of the needs.
+// key is as for Trouble; an empty one ends the warning.
+func (b *Board) Warn(subject, key, text string) {
+	text = strings.Join(strings.Fields(text), " ")
+
+	b.mu.Lock()
+	defer b.mu.Unlock()
+
+	before := b.conditions[subject]
+
+	if key == "" {
+		delete(b.conditions, subject)
+	} else {
+		b.conditions[subject] = condition{key: key, text: text, known: true, warning: true}
+	}
+
+	switch {
+	case key != "" && before.key != key:
+		b.logger.Warn(text, zap.String("subject", subject))
+	case key == "" && before.key != "":
+		b.logger.Info("well again", zap.String("subject", subject))
+	}
+}
+
 func (b *Board) set(need, key, text string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -65,28 +96,46 @@ func (b *Board) set(need, key, text string) {
 // Ready says whether all needs are met.
 func (b *Board) Ready() bool { return len(b.troubles(true)) == 0 }
 
-// Err is the troubles in one line, nil without any. Needs that are not yet
-// known are no trouble.
+// Err is the troubles and then the warnings in one line, nil without any. Needs
+// that are not yet known are no trouble.
 func (b *Board) Err() error {
-	if t := b.troubles(false); len(t) > 0 {
+	if t := append(b.troubles(false), b.warnings()...); len(t) > 0 {
 		return errors.New(strings.Join(t, "; "))
 	}
 
 	return nil
 }
 
+// warnings are one line for each warning.
+func (b *Board) warnings() []string {
+	return b.lines(func(subject string, c condition) string {
+		if !c.warning {
+			return ""
+		}
+
+		return "warning: " + subject + ": " + c.text
+	})
+}
+
 func (b *Board) troubles(unknownToo bool) []string {
+	return b.lines(func(need string, c condition) string {
+		if !c.warning && (c.key != "" || !c.known && unknownToo) {
+			return need + ": " + c.text
+		}
+
+		return ""
+	})
+}
+
+func (b *Board) lines(of func(name string, c condition) string) []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 
 	var out []string
 
-	for need, c := range b.conditions {
-		switch {
-		case c.key != "":
-			out = append(out, need+": "+c.text)
-		case !c.known && unknownToo:
-			out = append(out, need+": "+c.text)
+	for name, c := range b.conditions {
+		if line := of(name, c); line != "" {
+			out = append(out, line)
 		}
 	}
 

@@ -11,7 +11,8 @@ import (
 )
 
 // Handler serves /healthz, which answers 200 while the process lives, and
-// /readyz, which answers 503 and the reasons while a need is not met.
+// /readyz, which answers 503 and the reasons while a need is not met. Either way
+// it has a line for each warning.
 func (b *Board) Handler() http.Handler {
 	mux := http.NewServeMux()
 
@@ -19,15 +20,17 @@ func (b *Board) Handler() http.Handler {
 		_, _ = fmt.Fprintln(w, "ok")
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if t := b.troubles(true); len(t) > 0 {
-			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-			w.WriteHeader(http.StatusServiceUnavailable)
-			_, _ = fmt.Fprintln(w, strings.Join(t, "\n"))
+		lines := b.troubles(true)
 
-			return
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+
+		if len(lines) > 0 {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		} else {
+			lines = []string{"ready"}
 		}
 
-		_, _ = fmt.Fprintln(w, "ready")
+		_, _ = fmt.Fprintln(w, strings.Join(append(lines, b.warnings()...), "\n"))
 	})
 
 	return mux
