@@ -1012,6 +1012,98 @@ func (x *LeaseSpec) GetDuration() *durationpb.Duration {
 	return nil
 }
 
+// PublishedMachineSpec reads the state `Machine.<provider id>` of the published
+// Oxide provider, which this provider never makes. Its releases gave the fields
+// 1 to 3 two meanings and types; on the wire all of them are bytes, so this
+// message reads each form and writes it back unchanged.
+type PublishedMachineSpec struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// field1 is the SMBIOS UUID (to v0.3) or the project (from v0.4).
+	Field1 []byte `protobuf:"bytes,1,opt,name=field1,proto3" json:"field1,omitempty"`
+	// field2 is the instance's ID (to v0.3) or the instance (from v0.4).
+	Field2 []byte `protobuf:"bytes,2,opt,name=field2,proto3" json:"field2,omitempty"`
+	// field3 is the image's ID (to v0.3) or one disk (from v0.4) each.
+	Field3 [][]byte `protobuf:"bytes,3,rep,name=field3,proto3" json:"field3,omitempty"`
+	// fields 4 to 6 are the image's name, schematic and address (to v0.3).
+	Field4        []byte `protobuf:"bytes,4,opt,name=field4,proto3" json:"field4,omitempty"`
+	Field5        []byte `protobuf:"bytes,5,opt,name=field5,proto3" json:"field5,omitempty"`
+	Field6        []byte `protobuf:"bytes,6,opt,name=field6,proto3" json:"field6,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PublishedMachineSpec) Reset() {
+	*x = PublishedMachineSpec{}
+	mi := &file_specs_specs_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PublishedMachineSpec) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PublishedMachineSpec) ProtoMessage() {}
+
+func (x *PublishedMachineSpec) ProtoReflect() protoreflect.Message {
+	mi := &file_specs_specs_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PublishedMachineSpec.ProtoReflect.Descriptor instead.
+func (*PublishedMachineSpec) Descriptor() ([]byte, []int) {
+	return file_specs_specs_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *PublishedMachineSpec) GetField1() []byte {
+	if x != nil {
+		return x.Field1
+	}
+	return nil
+}
+
+func (x *PublishedMachineSpec) GetField2() []byte {
+	if x != nil {
+		return x.Field2
+	}
+	return nil
+}
+
+func (x *PublishedMachineSpec) GetField3() [][]byte {
+	if x != nil {
+		return x.Field3
+	}
+	return nil
+}
+
+func (x *PublishedMachineSpec) GetField4() []byte {
+	if x != nil {
+		return x.Field4
+	}
+	return nil
+}
+
+func (x *PublishedMachineSpec) GetField5() []byte {
+	if x != nil {
+		return x.Field5
+	}
+	return nil
+}
+
+func (x *PublishedMachineSpec) GetField6() []byte {
+	if x != nil {
+		return x.Field6
+	}
+	return nil
+}
+
 var File_specs_specs_proto protoreflect.FileDescriptor
 
 const file_specs_specs_proto_rawDesc = "" +
@@ -1106,7 +1198,14 @@ const file_specs_specs_proto_rawDesc = "" +
 	"\x04host\x18\x03 \x01(\tR\x04host\x12\x12\n" +
 	"\x04term\x18\x04 \x01(\x04R\x04term\x12\x1a\n" +
 	"\bsequence\x18\x05 \x01(\x04R\bsequence\x125\n" +
-	"\bduration\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\bdurationB>Z<github.com/oxidecomputer/omni-infra-provider-oxide/api/specsb\x06proto3"
+	"\bduration\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\bduration\"\xa6\x01\n" +
+	"\x14PublishedMachineSpec\x12\x16\n" +
+	"\x06field1\x18\x01 \x01(\fR\x06field1\x12\x16\n" +
+	"\x06field2\x18\x02 \x01(\fR\x06field2\x12\x16\n" +
+	"\x06field3\x18\x03 \x03(\fR\x06field3\x12\x16\n" +
+	"\x06field4\x18\x04 \x01(\fR\x06field4\x12\x16\n" +
+	"\x06field5\x18\x05 \x01(\fR\x06field5\x12\x16\n" +
+	"\x06field6\x18\x06 \x01(\fR\x06field6B>Z<github.com/oxidecomputer/omni-infra-provider-oxide/api/specsb\x06proto3"
 
 var (
 	file_specs_specs_proto_rawDescOnce sync.Once
@@ -1120,7 +1219,7 @@ func file_specs_specs_proto_rawDescGZIP() []byte {
 	return file_specs_specs_proto_rawDescData
 }
 
-var file_specs_specs_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_specs_specs_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_specs_specs_proto_goTypes = []any{
 	(*InstanceSpec)(nil),          // 0: oxide.infraprovider.v1.InstanceSpec
 	(*Plan)(nil),                  // 1: oxide.infraprovider.v1.Plan
@@ -1133,8 +1232,9 @@ var file_specs_specs_proto_goTypes = []any{
 	(*OwnerSpec)(nil),             // 8: oxide.infraprovider.v1.OwnerSpec
 	(*RunSpec)(nil),               // 9: oxide.infraprovider.v1.RunSpec
 	(*LeaseSpec)(nil),             // 10: oxide.infraprovider.v1.LeaseSpec
-	(*timestamppb.Timestamp)(nil), // 11: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 12: google.protobuf.Duration
+	(*PublishedMachineSpec)(nil),  // 11: oxide.infraprovider.v1.PublishedMachineSpec
+	(*timestamppb.Timestamp)(nil), // 12: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 13: google.protobuf.Duration
 }
 var file_specs_specs_proto_depIdxs = []int32{
 	1,  // 0: oxide.infraprovider.v1.InstanceSpec.plan:type_name -> oxide.infraprovider.v1.Plan
@@ -1142,15 +1242,15 @@ var file_specs_specs_proto_depIdxs = []int32{
 	7,  // 2: oxide.infraprovider.v1.InstanceSpec.create:type_name -> oxide.infraprovider.v1.Attempt
 	6,  // 3: oxide.infraprovider.v1.InstanceSpec.disks:type_name -> oxide.infraprovider.v1.DiskRef
 	7,  // 4: oxide.infraprovider.v1.InstanceSpec.start:type_name -> oxide.infraprovider.v1.Attempt
-	11, // 5: oxide.infraprovider.v1.InstanceSpec.running_since:type_name -> google.protobuf.Timestamp
-	11, // 6: oxide.infraprovider.v1.InstanceSpec.unsure_create:type_name -> google.protobuf.Timestamp
+	12, // 5: oxide.infraprovider.v1.InstanceSpec.running_since:type_name -> google.protobuf.Timestamp
+	12, // 6: oxide.infraprovider.v1.InstanceSpec.unsure_create:type_name -> google.protobuf.Timestamp
 	2,  // 7: oxide.infraprovider.v1.Plan.boot_disk:type_name -> oxide.infraprovider.v1.DiskPlan
 	2,  // 8: oxide.infraprovider.v1.Plan.disks:type_name -> oxide.infraprovider.v1.DiskPlan
 	3,  // 9: oxide.infraprovider.v1.Plan.nics:type_name -> oxide.infraprovider.v1.NicPlan
 	4,  // 10: oxide.infraprovider.v1.Plan.image:type_name -> oxide.infraprovider.v1.ImagePlan
-	11, // 11: oxide.infraprovider.v1.Plan.planned_at:type_name -> google.protobuf.Timestamp
-	11, // 12: oxide.infraprovider.v1.Attempt.at:type_name -> google.protobuf.Timestamp
-	12, // 13: oxide.infraprovider.v1.LeaseSpec.duration:type_name -> google.protobuf.Duration
+	12, // 11: oxide.infraprovider.v1.Plan.planned_at:type_name -> google.protobuf.Timestamp
+	12, // 12: oxide.infraprovider.v1.Attempt.at:type_name -> google.protobuf.Timestamp
+	13, // 13: oxide.infraprovider.v1.LeaseSpec.duration:type_name -> google.protobuf.Duration
 	14, // [14:14] is the sub-list for method output_type
 	14, // [14:14] is the sub-list for method input_type
 	14, // [14:14] is the sub-list for extension type_name
@@ -1169,7 +1269,7 @@ func file_specs_specs_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_specs_specs_proto_rawDesc), len(file_specs_specs_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   11,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
