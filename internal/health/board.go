@@ -2,10 +2,9 @@
 // one line: to Omni, to a probe over HTTP, and once per change to the log.
 //
 // A need is something without which the daemon can not do its work; while one is
-// not met, /readyz answers 503. A warning is something that a person should
-// look at although the daemon works on, such as a machine that stopped: it
-// stands on /readyz, which still answers 200, and in Omni after the troubles,
-// led by "warning".
+// not met, /readyz answers 503. A note is something that a person should look at
+// although the daemon works on, such as a machine that stopped: it stands on
+// /readyz, which still answers 200, and in Omni after the troubles.
 package health
 
 import (
@@ -26,11 +25,12 @@ type Board struct {
 	conditions map[string]condition
 }
 
-// condition is what is known of one need or subject. An empty key is good.
+// condition is what is known of one need or other subject. An empty key is good.
 type condition struct {
 	key, text string
 	known     bool
-	warning   bool
+	// note says that the daemon works all the same.
+	note bool
 }
 
 // NewBoard makes a board on which none of the needs is known to be met.
@@ -54,72 +54,63 @@ func (b *Board) Trouble(need, key, text string) {
 	b.set(need, key, strings.Join(strings.Fields(text), " "))
 }
 
-// Warn says that a person should look at a subject, which is none of the needs.
-// key is as for Trouble; an empty one ends the warning.
-func (b *Board) Warn(subject, key, text string) {
-	text = strings.Join(strings.Fields(text), " ")
-
-	b.mu.Lock()
-	defer b.mu.Unlock()
-
-	before := b.conditions[subject]
-
-	if key == "" {
-		delete(b.conditions, subject)
-	} else {
-		b.conditions[subject] = condition{key: key, text: text, known: true, warning: true}
-	}
-
-	switch {
-	case key != "" && before.key != key:
-		b.logger.Warn(text, zap.String("subject", subject))
-	case key == "" && before.key != "":
-		b.logger.Info("well again", zap.String("subject", subject))
-	}
+// Note says that a person should look at something while the daemon does its
+// work all the same: Omni shows it, and the probe stays ready. key is as for
+// Trouble. OK ends it.
+func (b *Board) Note(subject, key, text string) {
+	b.put(subject, condition{key: key, text: strings.Join(strings.Fields(text), " "), known: true, note: true})
 }
 
 func (b *Board) set(need, key, text string) {
+	b.put(need, condition{key: key, text: text, known: true})
+}
+
+func (b *Board) put(name string, c condition) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 
-	before := b.conditions[need]
-	b.conditions[need] = condition{key: key, text: text, known: true}
+	before := b.conditions[name]
+	b.conditions[name] = c
 
 	switch {
-	case key != "" && (!before.known || before.key != key):
-		b.logger.Warn("not ready: "+text, zap.String("need", need))
-	case key == "" && before.known && before.key != "":
-		b.logger.Info("well again", zap.String("need", need))
+	case c.key == "":
+		if before.known && before.key != "" {
+			b.logger.Info("well again", zap.String("need", name))
+		}
+	case before.known && before.key == c.key:
+	case c.note:
+		b.logger.Warn("needs a look: "+c.text, zap.String("need", name))
+	default:
+		b.logger.Warn("not ready: "+c.text, zap.String("need", name))
 	}
 }
 
-// Ready says whether all needs are met.
+// Ready says whether all needs are met. What is only noted does not count.
 func (b *Board) Ready() bool { return len(b.troubles(true)) == 0 }
 
-// Err is the troubles and then the warnings in one line, nil without any. Needs
+// Err is the troubles and then the notes in one line, nil without any. Needs
 // that are not yet known are no trouble.
 func (b *Board) Err() error {
-	if t := append(b.troubles(false), b.warnings()...); len(t) > 0 {
+	if t := append(b.troubles(false), b.notes()...); len(t) > 0 {
 		return errors.New(strings.Join(t, "; "))
 	}
 
 	return nil
 }
 
-// warnings are one line for each warning.
-func (b *Board) warnings() []string {
+func (b *Board) notes() []string {
 	return b.lines(func(subject string, c condition) string {
-		if !c.warning {
+		if !c.note {
 			return ""
 		}
 
-		return "warning: " + subject + ": " + c.text
+		return subject + ": " + c.text
 	})
 }
 
 func (b *Board) troubles(unknownToo bool) []string {
 	return b.lines(func(need string, c condition) string {
-		if !c.warning && (c.key != "" || !c.known && unknownToo) {
+		if !c.note && (c.key != "" || !c.known && unknownToo) {
 			return need + ": " + c.text
 		}
 

@@ -94,9 +94,9 @@ func TestAChangeIsLoggedOnce(t *testing.T) {
 	}
 }
 
-// A warning is for people: it is seen and logged once, and nothing restarts the
+// A note is for people: it is seen and logged once, and nothing restarts the
 // daemon or takes it out of service for it.
-func TestAWarningIsSeenAndDoesNotMakeUnready(t *testing.T) {
+func TestANoteIsSeenAndDoesNotMakeUnready(t *testing.T) {
 	t.Parallel()
 
 	core, logs := observer.New(zapcore.InfoLevel)
@@ -105,26 +105,26 @@ func TestAWarningIsSeenAndDoesNotMakeUnready(t *testing.T) {
 	b.OK("rack")
 
 	for range 3 {
-		b.Warn("machines", "stopped", "2 machines\n stopped")
+		b.Note("machines", "stopped", "2 machines\n stopped")
 	}
 
-	if code, body := get(t, b.Handler(), "/readyz"); code != 200 || body != "ready\nwarning: machines: 2 machines stopped\n" {
+	if code, body := get(t, b.Handler(), "/readyz"); code != 200 || body != "ready\nnote: machines: 2 machines stopped\n" {
 		t.Errorf("%d %q", code, body)
 	}
 
 	b.Trouble("rack", "lost", "away")
 
-	if code, body := get(t, b.Handler(), "/readyz"); code != 503 || body != "rack: away\nwarning: machines: 2 machines stopped\n" {
+	if code, body := get(t, b.Handler(), "/readyz"); code != 503 || body != "rack: away\nnote: machines: 2 machines stopped\n" {
 		t.Errorf("beside trouble: %d %q", code, body)
 	}
 
-	if err := b.Err(); err == nil || err.Error() != "rack: away; warning: machines: 2 machines stopped" {
+	if err := b.Err(); err == nil || err.Error() != "rack: away; machines: 2 machines stopped" {
 		t.Errorf("Omni is told %v", err)
 	}
 
 	b.OK("rack")
-	b.Warn("machines", "", "")
-	b.Warn("machines", "", "")
+	b.OK("machines")
+	b.OK("machines")
 
 	if err := b.Err(); err != nil {
 		t.Errorf("it does not end: %v", err)
@@ -135,7 +135,7 @@ func TestAWarningIsSeenAndDoesNotMakeUnready(t *testing.T) {
 		got = append(got, e.Message)
 	}
 
-	if want := "2 machines stopped|not ready: away|well again|well again"; strings.Join(got, "|") != want {
+	if want := "needs a look: 2 machines stopped|not ready: away|well again|well again"; strings.Join(got, "|") != want {
 		t.Errorf("logged %q", got)
 	}
 }

@@ -12,7 +12,7 @@ import (
 
 // Handler serves /healthz, which answers 200 while the process lives, and
 // /readyz, which answers 503 and the reasons while a need is not met. Either way
-// it has a line for each warning.
+// it has a line for each note.
 func (b *Board) Handler() http.Handler {
 	mux := http.NewServeMux()
 
@@ -30,7 +30,11 @@ func (b *Board) Handler() http.Handler {
 			lines = []string{"ready"}
 		}
 
-		_, _ = fmt.Fprintln(w, strings.Join(append(lines, b.warnings()...), "\n"))
+		for _, note := range b.notes() {
+			lines = append(lines, "note: "+note)
+		}
+
+		_, _ = fmt.Fprintln(w, strings.Join(lines, "\n"))
 	})
 
 	return mux
