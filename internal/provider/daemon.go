@@ -66,10 +66,17 @@ type Daemon struct {
 	work    *Provisioner
 	working sync.WaitGroup
 	endWork context.CancelFunc
+
+	states *stateLook
 }
 
 // NewDaemon makes a daemon; nothing happens before Run.
-func NewDaemon(opts Options) *Daemon { return &Daemon{opts: opts, run: naming.NewRun()} }
+func NewDaemon(opts Options) *Daemon {
+	return &Daemon{opts: opts, run: naming.NewRun(), states: newStateLook(opts.Logger, opts.Board)}
+}
+
+// StateCounts is how many stored states had each oddity at the last look.
+func (d *Daemon) StateCounts() map[Oddity]int { return d.states.Counts() }
 
 // errOwnerChanged ends the daemon: all its marks are of another owner.
 var errOwnerChanged = errors.New("the owner ID stored in Omni is another one now")

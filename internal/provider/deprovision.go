@@ -19,16 +19,34 @@ import (
 func (p *Provisioner) deprovision(ctx context.Context, logger *zap.Logger, res *Instance, request *infra.MachineRequest) error {
 	spec := res.TypedSpec().Value
 
+	if err := p.notPublished(ctx, request.Metadata().ID()); err != nil {
+		return err
+	}
+
 	if !instance.Planned(spec) {
-		found, err := p.planless(ctx, res, request)
-		if err != nil || found == nil {
+		return p.byMark(ctx, logger, res, request)
+	}
+
+	if otherRequest(spec.GetPlan(), request.Metadata().ID()) {
+		// Somebody has put a state where it does not belong. What it names is not
+		// this request's; the project in it may hold something of it all the same.
+		if err := p.byMark(ctx, logger, res, request); err != nil {
 			return err
 		}
 
-		spec = found
+		plan := &specs.Plan{
+			Format: spec.GetPlan().GetFormat(), RequestId: request.Metadata().ID(), Owner: spec.GetPlan().GetOwner(),
+			SiloId: spec.GetPlan().GetSiloId(), ProjectId: spec.GetPlan().GetProjectId(), ProjectName: spec.GetPlan().GetProjectName(),
+		}
+
+		return p.remove(ctx, logger, &specs.InstanceSpec{Plan: plan})
 	}
 
-	if err := p.mine(ctx, spec.GetPlan()); err != nil {
+	return p.remove(ctx, logger, spec)
+}
+
+func (p *Provisioner) remove(ctx context.Context, logger *zap.Logger, spec *InstanceState) error {
+	if err := p.mine(ctx, spec.GetPlan(), spec.GetPlan().GetRequestId()); err != nil {
 		return err
 	}
 
@@ -40,6 +58,16 @@ func (p *Provisioner) deprovision(ctx context.Context, logger *zap.Logger, res *
 		zap.String("oxide.project.id", spec.GetPlan().GetProjectId()))
 
 	return nil
+}
+
+// byMark removes what bears the request's mark in the project of its class.
+func (p *Provisioner) byMark(ctx context.Context, logger *zap.Logger, res *Instance, request *infra.MachineRequest) error {
+	found, err := p.planless(ctx, res, request)
+	if err != nil || found == nil {
+		return err
+	}
+
+	return p.remove(ctx, logger, found)
 }
 
 // planless answers for a request whose state holds no plan. Nothing is made

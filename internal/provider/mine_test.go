@@ -49,13 +49,19 @@ func TestAPlanThatIsNotOursIsLeftAlone(t *testing.T) {
 			"owner them":    {Format: 1, Owner: "them", SiloId: "here"},
 			"silo there":    {Format: 1, Owner: "us", SiloId: "there"},
 		} {
-			err := p.mine(t.Context(), plan)
+			plan.RequestId = theRequest
+			err := p.mine(t.Context(), plan, theRequest)
 			if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 				t.Errorf("%q: %v", want, err)
 			}
 		}
 
-		if err := p.mine(t.Context(), nil); err != nil {
+		other := &specs.Plan{Format: 1, RequestId: "talos-workers-zzzzzz", Owner: "us", SiloId: "here"}
+		if err := p.mine(t.Context(), other, theRequest); err == nil || !strings.Contains(err.Error(), `request "talos-workers-zzzzzz"`) {
+			t.Errorf("the plan of another request: %v", err)
+		}
+
+		if err := p.mine(t.Context(), nil, ""); err != nil {
 			t.Errorf("without a plan: %v", err)
 		}
 	})

@@ -60,7 +60,11 @@ func (p *Provisioner) plan(ctx context.Context, logger *zap.Logger, pctx Context
 			return &instance.Mend{Reason: "the stored plan is that of another request: delete this request, Omni makes a new one"}
 		}
 
-		return p.mine(ctx, stored)
+		return p.mine(ctx, stored, pctx.GetRequestID())
+	}
+
+	if err := p.notPublished(ctx, pctx.GetRequestID()); err != nil {
+		return err
 	}
 
 	class, err := machineclass.Parse(request.TypedSpec().Value.GetProviderData())

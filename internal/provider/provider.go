@@ -104,7 +104,12 @@ func (p *Provisioner) ProvisionSteps() []provision.Step[*Instance] {
 // process had.
 func (p *Provisioner) planned(run stepFunc) stepFunc {
 	return func(ctx context.Context, logger *zap.Logger, pctx Context) error {
-		if err := p.mine(ctx, pctx.State.TypedSpec().Value.GetPlan()); err != nil {
+		plan := pctx.State.TypedSpec().Value.GetPlan()
+		if plan == nil {
+			return errNoPlan
+		}
+
+		if err := p.mine(ctx, plan, pctx.GetRequestID()); err != nil {
 			return err
 		}
 
@@ -112,10 +117,14 @@ func (p *Provisioner) planned(run stepFunc) stepFunc {
 	}
 }
 
-// mine checks a stored plan: its format, its owner and its silo.
-func (p *Provisioner) mine(ctx context.Context, plan *specs.Plan) error {
+// mine checks a stored plan: whose it is, its format, its owner and its silo.
+func (p *Provisioner) mine(ctx context.Context, plan *specs.Plan, requestID string) error {
 	if err := checkFormat(plan); err != nil {
 		return err
+	}
+
+	if otherRequest(plan, requestID) {
+		return &instance.Mend{Reason: fmt.Sprintf("the stored plan is that of request %q: its machine is left alone", plan.GetRequestId())}
 	}
 
 	if plan.GetOwner() != "" && plan.GetOwner() != p.Owner {

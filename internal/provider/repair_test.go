@@ -5,11 +5,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cosi-project/runtime/pkg/resource/typed"
 	omnispecs "github.com/siderolabs/omni/client/api/omni/specs"
 	"go.uber.org/zap/zapcore"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/oxidecomputer/omni-infra-provider-oxide/api/specs"
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/health"
 )
 
 // plannedFor is the plan that this version makes for a request.
@@ -32,6 +34,18 @@ func (b *bench) plannedFor(id string) *specs.InstanceSpec {
 	return &specs.InstanceSpec{Plan: plan}
 }
 
+// repair does what is done before each Run.
+func (b *bench) repair() error {
+	states, published, err := listStates(b.t.Context(), b.st)
+	if err != nil {
+		return err
+	}
+
+	newStateLook(b.logger, health.NewBoard(b.logger)).look(b.owner, states, published)
+
+	return repairSteps(b.t.Context(), b.logger, b.st, states)
+}
+
 // Stored formats are promises, and the SDK reports a request whose stored step
 // it does not know as provisioned, with no machine behind it. So such a step is
 // set back, and the machine really made; known steps are left alone.
@@ -43,10 +57,14 @@ func TestAnUnknownStepIsSetBackAndTheMachineMade(t *testing.T) {
 
 		b.ask(theRequest)
 		b.store(theRequest, "polish", planned)
-		b.ok(repairSteps(t.Context(), b.logger, b.st))
+		b.ok(b.repair())
 
-		if got := b.logged(zapcore.WarnLevel); len(got) != 1 || got[0].ContextMap()["step"] != "polish" {
+		if got := b.logged(zapcore.WarnLevel); len(got) != 2 || got[0].ContextMap()["oddity"] != "unknown_step" {
 			t.Errorf("logged\n%s", text(got))
+		}
+
+		if got := text(b.logged(zapcore.InfoLevel)); !strings.Contains(got, "step.before:polish") {
+			t.Errorf("logged\n%s", got)
 		}
 
 		b.start()
@@ -87,7 +105,7 @@ func TestKnownStepsAreNotWritten(t *testing.T) {
 			versions[step] = b.stored("talos-workers-" + step).Metadata().Version().String()
 		}
 
-		b.ok(repairSteps(t.Context(), b.logger, b.st))
+		b.ok(b.repair())
 
 		for _, step := range steps {
 			if got := b.stored("talos-workers-" + step).Metadata().Version().String(); got != versions[step] {
@@ -100,4 +118,53 @@ func TestKnownStepsAreNotWritten(t *testing.T) {
 			t.Errorf("logged\n%s", text(writes))
 		}
 	})
+}
+
+// A request that Omni was told to be done runs no step, so its state needs no
+// write, however many of them an older version meets after a rollback.
+func TestAnUnknownStepOfAProvisionedRequestIsNotWritten(t *testing.T) {
+	t.Parallel()
+
+	bubble(t, func(t *testing.T, b *bench) {
+		running := b.start()
+
+		b.ask(theRequest)
+		b.untilStage(theRequest, stageProvisioned)
+		b.ok(running.stop())
+		b.store(theRequest, "polish", b.stored(theRequest).TypedSpec().Value)
+
+		before := b.stored(theRequest).Metadata().Version()
+		b.ok(b.repair())
+
+		if got := b.stored(theRequest).Metadata().Version(); !got.Equal(before) {
+			t.Error("the state was written")
+		}
+	})
+}
+
+// Invariant: a step name is retired only by an alias to a step of this version,
+// and none that was ever released is forgotten.
+func TestEveryStepNameEverReleasedIsKnown(t *testing.T) {
+	t.Parallel()
+
+	// Only ever added to.
+	for _, name := range []string{"plan", "image", "instance", "config", "start"} {
+		res := typed.NewResource[InstanceSpec, instanceExtension](metadata(instanceName, "x"), InstanceSpec{})
+		res.Metadata().Annotations().Set(stepAnnotation, name)
+
+		if stepOf(res) == "" {
+			t.Errorf("step %q is unknown", name)
+		}
+	}
+
+	current := map[string]bool{}
+	for _, s := range (&Provisioner{}).ProvisionSteps() {
+		current[s.Name()] = true
+	}
+
+	for from, to := range stepAliases {
+		if current[from] || !current[to] {
+			t.Errorf("alias %q of %q: it must lead from a retired step to a present one", from, to)
+		}
+	}
 }

@@ -31,6 +31,7 @@ func Bind(id string) error {
 		func() error { return protobuf.RegisterResource(resourceType(instanceName), &Instance{}) },
 		func() error { return protobuf.RegisterResource(resourceType(ownerName), &Owner{}) },
 		func() error { return protobuf.RegisterResource(resourceType(runName), &Run{}) },
+		func() error { return protobuf.RegisterResource(resourceType(publishedName), &Published{}) },
 	} {
 		// The SDK registers the instance's type once more and tolerates it too.
 		if err := register(); err != nil && !strings.Contains(err.Error(), "is already registered") {

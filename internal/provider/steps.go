@@ -81,6 +81,14 @@ func (p *Provisioner) ensureInstance(ctx context.Context, logger *zap.Logger, pc
 		return err
 	}
 
+	// Also here, right before the first attempt: between two lives of ours the
+	// published provider may have run.
+	if spec.GetInstanceId() == "" && spec.GetCreate() == nil {
+		if err := p.notPublished(ctx, pctx.GetRequestID()); err != nil {
+			return err
+		}
+	}
+
 	err := p.Machines.Create(ctx, spec, pctx.ConnectionParams.JoinConfig)
 
 	if id := spec.GetInstanceId(); id != "" && id != before {

@@ -146,7 +146,14 @@ func (d *Daemon) prepare(ctx context.Context, st state.State, started func(owner
 
 	started(owner)
 
-	return repairSteps(bounded, d.opts.Logger, st)
+	states, published, err := listStates(bounded, st)
+	if err != nil {
+		return err
+	}
+
+	d.states.look(owner, states, published)
+
+	return repairSteps(bounded, d.opts.Logger, st, states)
 }
 
 // serve runs the SDK over one link.
