@@ -54,6 +54,8 @@ type Token struct {
 	SiloRole     Role
 	ProjectRoles map[string]Role // by the name that the project was made with
 	Expires      time.Time       // zero: never
+	// FleetViewer lets the token's user read what is of the whole rack.
+	FleetViewer bool
 }
 
 func (t *Token) setDefaults() {
@@ -153,6 +155,15 @@ func (c *call) allow(p *project, need Role, hidden error) error {
 // to all its users, so this is never a 404.
 func (c *call) requireSilo(need Role) error {
 	if !c.siloRole().atLeast(need) {
+		return forbidden()
+	}
+
+	return nil
+}
+
+// requireFleetViewer guards what is of the whole rack.
+func (c *call) requireFleetViewer() error {
+	if !c.token.FleetViewer {
 		return forbidden()
 	}
 

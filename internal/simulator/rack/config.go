@@ -97,6 +97,7 @@ type Latencies struct {
 	ImageCreate, ImageDelete       time.Duration
 	InstanceCreate, InstanceDelete time.Duration
 	InstanceStart                  time.Duration // the start saga, within the call
+	ExternalIP                     time.Duration // attach and detach of external addresses
 	Start, Stop, Reboot            time.Duration // starting to running, stopping to stopped, rebooting to running
 	Fail                           time.Duration // a lost VM: stopping to failed; a halted one: stopping to stopped
 	RestartCooldown                time.Duration // between two automatic restarts
@@ -110,8 +111,8 @@ func DefaultLatencies() Latencies {
 		SnapshotCreate: 500 * time.Millisecond, SnapshotDelete: 150 * time.Millisecond,
 		ImageCreate: 200 * time.Millisecond, ImageDelete: 100 * time.Millisecond,
 		InstanceCreate: 500 * time.Millisecond, InstanceDelete: 200 * time.Millisecond,
-		InstanceStart: 200 * time.Millisecond,
-		Start:         5 * time.Second, Stop: 3 * time.Second, Reboot: 5 * time.Second,
+		InstanceStart: 200 * time.Millisecond, ExternalIP: 100 * time.Millisecond,
+		Start: 5 * time.Second, Stop: 3 * time.Second, Reboot: 5 * time.Second,
 		Fail: time.Second, RestartCooldown: 5 * time.Minute,
 	}
 }

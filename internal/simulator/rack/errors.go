@@ -75,6 +75,11 @@ func internal() *apiError {
 	return &apiError{status: http.StatusInternalServerError, code: "Internal", message: "Internal Server Error"}
 }
 
+// unavailable explains nothing either.
+func unavailable() *apiError {
+	return &apiError{status: http.StatusServiceUnavailable, code: "ServiceNotAvailable", message: "Service Unavailable"}
+}
+
 func unauthorized() *apiError {
 	return &apiError{status: http.StatusUnauthorized, code: "Unauthorized", message: "credentials missing or invalid"}
 }

@@ -55,6 +55,7 @@ type instance struct {
 	disks    []*disk // in order of their slots
 	nics     []*nic
 	ips      []*externalIP
+	floating []*floatingIP
 	groups   []*group
 
 	state       runState
@@ -165,24 +166,6 @@ func (s *Server) instanceGroupList(c *call) (answer, error) {
 	return listOf(s, c, func(i *instance) []*group { return i.groups }, viewGroup)
 }
 
-// instanceIPList has no pages: an instance has few addresses.
-func (s *Server) instanceIPList(c *call) (answer, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-
-	i, err := s.findInstance(c, RoleViewer)
-	if err != nil {
-		return answer{}, err
-	}
-
-	out := resultsPage{Items: []any{}}
-	for _, ip := range i.ips {
-		out.Items = append(out.Items, ip.view())
-	}
-
-	return ok(out), nil
-}
-
 // instanceDelete takes away a stopped or failed instance and keeps its disks.
 // On any other it is refused, but not without harm: the rack has by then noted
 // that the instance should not exist and has removed its NAT entries.
@@ -224,6 +207,10 @@ func (s *Server) dropInstance(i *instance) {
 
 	for _, ip := range i.ips {
 		ip.free()
+	}
+
+	for _, f := range slices.Clone(i.floating) {
+		f.detach()
 	}
 
 	for _, g := range i.groups {

@@ -179,61 +179,32 @@ func (cr *creation) snat() error {
 
 func (cr *creation) externalIPs() error {
 	for _, want := range cr.spec.ips {
-		if !want.ephemeral {
-			return notFound("floating-ip", want.floating)
+		if want.ephemeral {
+			had := len(cr.i.ips)
+
+			ip, err := cr.s.addEphemeral(cr.i, want.pool)
+			if err == nil && len(cr.i.ips) == had {
+				err = invalidRequest("An instance may not have more than 1 ephemeral IP%s address", ip.pool.version)
+			}
+
+			if err != nil {
+				return err
+			}
+
+			continue
 		}
 
-		p, err := cr.ephemeralPool(want)
+		f, err := resolveIn(cr.s.floating, cr.p, want.floating)
 		if err != nil {
 			return err
 		}
 
-		if err := cr.i.speaks(p.version); err != nil {
+		if err := f.attach(cr.i); err != nil {
 			return err
 		}
-
-		ip, err := p.takeWhole()
-		if err != nil {
-			return err
-		}
-
-		cr.i.ips = append(cr.i.ips, ip)
 	}
 
 	return nil
-}
-
-func (cr *creation) ephemeralPool(want externalIPSpec) (*pool, error) {
-	if want.explicit != "" {
-		return cr.s.findPool(want.explicit)
-	}
-
-	if want.version != "" {
-		return cr.s.defaultPool(want.version)
-	}
-
-	v4, err4 := cr.s.defaultPool("v4")
-	v6, err6 := cr.s.defaultPool("v6")
-
-	switch {
-	case err4 == nil && err6 == nil:
-		return nil, invalidRequest("multiple default IP pools exist; an IP version must be specified")
-	case err4 == nil:
-		return v4, nil
-	default:
-		return v6, err6
-	}
-}
-
-// speaks checks that the first interface has a stack for an external address.
-func (i *instance) speaks(version string) error {
-	if len(i.nics) > 0 {
-		if version == "v4" && i.nics[0].v4.IsValid() || version == "v6" && i.nics[0].v6.IsValid() {
-			return nil
-		}
-	}
-
-	return invalidRequest("The instance's primary network interface has no IP%s stack for an external IP address", version)
 }
 
 // wanted are all disks in order of attachment.

@@ -13,8 +13,7 @@ type diskAttachment struct {
 
 type externalIPSpec struct {
 	ephemeral bool
-	explicit  string // pool, name or ID
-	version   string // of an automatic choice; may be empty
+	pool      poolSelector // of an ephemeral address
 	floating  string
 }
 
@@ -114,21 +113,7 @@ func (o *object) externalIP() externalIPSpec {
 		return externalIPSpec{floating: o.nameOrID("floating_ip")}
 	}
 
-	e := externalIPSpec{ephemeral: true}
-	if _, has := o.field("pool_selector"); !has {
-		return e
-	}
-
-	sel := o.child("pool_selector")
-	if sel.oneOf("type", "explicit", "auto") == "explicit" {
-		e.explicit = sel.nameOrID("pool")
-	} else {
-		e.version = sel.optionalOneOf("ip_version", "v4", "v6")
-	}
-
-	o.adopt(sel)
-
-	return e
+	return externalIPSpec{ephemeral: true, pool: o.poolSelector()}
 }
 
 // check applies the limits that the control plane knows before it begins.
@@ -196,7 +181,7 @@ func (i *instanceSpec) checkEphemeral() error {
 		if e.ephemeral {
 			n++
 
-			if e.explicit == "" && e.version == "" {
+			if e.pool == (poolSelector{}) {
 				vague++
 			}
 		}

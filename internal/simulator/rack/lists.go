@@ -2,10 +2,11 @@ package rack
 
 // The calls that read alike for all kinds of objects that a project holds.
 
-func allDisks(s *Server) *table[*disk]         { return s.disks }
-func allSnapshots(s *Server) *table[*snapshot] { return s.snapshots }
-func allGroups(s *Server) *table[*group]       { return s.groups }
-func allVPCs(s *Server) *table[*vpc]           { return s.vpcs }
+func allDisks(s *Server) *table[*disk]          { return s.disks }
+func allSnapshots(s *Server) *table[*snapshot]  { return s.snapshots }
+func allGroups(s *Server) *table[*group]        { return s.groups }
+func allFloating(s *Server) *table[*floatingIP] { return s.floating }
+func allVPCs(s *Server) *table[*vpc]            { return s.vpcs }
 
 // listing answers a page of what a project holds of one kind.
 func listing[T entity](of func(*Server) *table[T], view func(T) any) operation {

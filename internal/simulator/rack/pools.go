@@ -3,6 +3,7 @@ package rack
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 )
 
 // snatPorts is the size of the port slice of an instance without an address
@@ -19,7 +20,7 @@ type pool struct {
 	isDefault bool
 	addrs     []netip.Addr
 	whole     map[netip.Addr]bool
-	slices    map[netip.Addr]*[snatPerAddr]bool
+	shared    map[netip.Addr]*[snatPerAddr]bool
 }
 
 type poolView struct {
@@ -34,7 +35,7 @@ func viewPool(p *pool) any { return poolView{p.identity(), p.version, "unicast",
 func (s *Server) addPool(cfg Pool) error {
 	p := &pool{
 		meta: newMeta("", cfg.Name, "external addresses"), version: cfg.IPVersion, isDefault: cfg.Default,
-		whole: map[netip.Addr]bool{}, slices: map[netip.Addr]*[snatPerAddr]bool{},
+		whole: map[netip.Addr]bool{}, shared: map[netip.Addr]*[snatPerAddr]bool{},
 	}
 
 	for _, r := range append([]PoolRange{{cfg.First, cfg.Size}}, cfg.More...) {
@@ -70,36 +71,6 @@ func (s *Server) defaultPool(version string) (*pool, error) {
 	}
 }
 
-// externalIP is an address of an instance that comes out of a pool.
-type externalIP struct {
-	kind string // snat or ephemeral
-	pool *pool
-	addr netip.Addr
-	slot int
-}
-
-type snatView struct {
-	Kind      string `json:"kind"`
-	IP        string `json:"ip"`
-	IPPoolID  string `json:"ip_pool_id"`
-	FirstPort int    `json:"first_port"`
-	LastPort  int    `json:"last_port"`
-}
-
-type ephemeralView struct {
-	Kind     string `json:"kind"`
-	IP       string `json:"ip"`
-	IPPoolID string `json:"ip_pool_id"`
-}
-
-func (e *externalIP) view() any {
-	if e.kind == "snat" {
-		return snatView{e.kind, e.addr.String(), e.pool.id, e.slot * snatPorts, (e.slot+1)*snatPorts - 1}
-	}
-
-	return ephemeralView{e.kind, e.addr.String(), e.pool.id}
-}
-
 // takeSNAT finds a free slice, filling shared addresses first.
 func (p *pool) takeSNAT() (*externalIP, error) {
 	for _, a := range p.addrs {
@@ -107,10 +78,10 @@ func (p *pool) takeSNAT() (*externalIP, error) {
 			continue
 		}
 
-		used := p.slices[a]
+		used := p.shared[a]
 		if used == nil {
 			used = &[snatPerAddr]bool{}
-			p.slices[a] = used
+			p.shared[a] = used
 		}
 
 		for i, taken := range used {
@@ -125,31 +96,113 @@ func (p *pool) takeSNAT() (*externalIP, error) {
 	return nil, noCapacity(poolNoneFree)
 }
 
-func (p *pool) takeWhole() (*externalIP, error) {
+// takeWhole takes the lowest address that nobody has a part of, or the one
+// that is wanted.
+func (p *pool) takeWhole(wanted netip.Addr) (netip.Addr, error) {
 	for _, a := range p.addrs {
-		if !p.whole[a] && p.slices[a] == nil {
-			p.whole[a] = true
+		if p.whole[a] || p.shared[a] != nil || wanted.IsValid() && a != wanted {
+			continue
+		}
 
-			return &externalIP{"ephemeral", p, a, 0}, nil
+		p.whole[a] = true
+
+		return a, nil
+	}
+
+	if wanted.IsValid() {
+		return wanted, invalidRequest("Requested external IP address not available")
+	}
+
+	return wanted, noCapacity(poolNoneFree)
+}
+
+// poolOf finds the pool that an address is of.
+func (s *Server) poolOf(a netip.Addr) (*pool, error) {
+	for _, p := range s.pools.in("") {
+		if slices.Contains(p.addrs, a) {
+			return p, nil
 		}
 	}
 
-	return nil, noCapacity(poolNoneFree)
+	return nil, invalidRequest("The requested IP address %s is in no pool that is linked to the silo", a)
 }
 
-func (e *externalIP) free() {
-	if e.kind == "ephemeral" {
-		delete(e.pool.whole, e.addr)
+// poolSelector says which pool an address is to come from: one, or the default
+// one of a version, which may be left open.
+type poolSelector struct{ explicit, version string }
 
-		return
+func (o *object) poolSelector() poolSelector {
+	var out poolSelector
+
+	if _, has := o.field("pool_selector"); !has {
+		return out
 	}
 
-	used := e.pool.slices[e.addr]
-	used[e.slot] = false
+	sel := o.child("pool_selector")
+	if sel.oneOf("type", "explicit", "auto") == "explicit" {
+		out.explicit = sel.nameOrID("pool")
+	} else {
+		out.version = sel.optionalOneOf("ip_version", "v4", "v6")
+	}
+
+	o.adopt(sel)
+
+	return out
+}
+
+func (s *Server) selectPool(sel poolSelector) (*pool, error) {
+	if sel.explicit != "" {
+		return s.findPool(sel.explicit)
+	}
+
+	if sel.version != "" {
+		return s.defaultPool(sel.version)
+	}
+
+	v4, err4 := s.defaultPool("v4")
+	v6, err6 := s.defaultPool("v6")
+
+	switch {
+	case err4 == nil && err6 == nil:
+		return nil, invalidRequest("multiple default IP pools exist; an IP version must be specified")
+	case err4 == nil:
+		return v4, nil
+	case err6 == nil:
+		return v6, nil
+	default:
+		return nil, err4
+	}
+}
+
+func (p *pool) giveWhole(a netip.Addr) { delete(p.whole, a) }
+
+func (p *pool) giveSlice(a netip.Addr, slot int) {
+	used := p.shared[a]
+	used[slot] = false
 
 	if *used == [snatPerAddr]bool{} {
-		delete(e.pool.slices, e.addr)
+		delete(p.shared, a)
 	}
+}
+
+// poolUtilization is for those who may look at the fleet.
+func (s *Server) poolUtilization(c *call) (answer, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	if err := c.requireFleetViewer(); err != nil {
+		return answer{}, err
+	}
+
+	p, err := s.findPool(c.path("pool"))
+	if err != nil {
+		return answer{}, err
+	}
+
+	return ok(map[string]float64{
+		"capacity":  float64(len(p.addrs)),
+		"remaining": float64(len(p.addrs) - len(p.whole) - len(p.shared)),
+	}), nil
 }
 
 func (s *Server) ipPoolList(c *call) (answer, error) {

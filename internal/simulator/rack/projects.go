@@ -14,6 +14,7 @@ const (
 	kindRouter   = "vpc-router"
 	kindRoute    = "router-route"
 	kindGateway  = "internet-gateway"
+	kindFloating = "floating-ip"
 	kindNIC      = "instance-network-interface"
 )
 
@@ -146,6 +147,7 @@ func (s *Server) projectIsEmpty(p *project) error {
 		{"a disk", s.disks.count(p.id)},
 		{"a project image", s.images.count(p.id)},
 		{"a snapshot", s.snapshots.count(p.id)},
+		{"a floating ip", s.floating.count(p.id)},
 		{"a vpc", s.vpcs.count(p.id)},
 		{"an anti affinity group", s.groups.count(p.id)},
 	} {

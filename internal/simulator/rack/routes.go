@@ -47,6 +47,14 @@ func apiRoutes() []route {
 		{"internet_gateway_view", "GET /v1/internet-gateways/{gateway}", viewingInVPC(allGateways, "gateway", viewGateway)},
 		{"ip_pool_list", "GET /v1/ip-pools", (*Server).ipPoolList},
 		{"ip_pool_view", "GET /v1/ip-pools/{pool}", (*Server).ipPoolView},
+		{"system_ip_pool_utilization_view", "GET /v1/system/ip-pools/{pool}/utilization", (*Server).poolUtilization},
+		{"floating_ip_list", "GET /v1/floating-ips", listing(allFloating, viewFloating)},
+		{"floating_ip_create", "POST /v1/floating-ips", (*Server).floatingCreate},
+		{"floating_ip_view", "GET " + floatingPath, viewing(allFloating, "floating_ip", viewFloating)},
+		{"floating_ip_update", "PUT " + floatingPath, updating(allFloating, "floating_ip", RoleLimitedCollaborator, viewFloating)},
+		{"floating_ip_delete", "DELETE " + floatingPath, (*Server).floatingDelete},
+		{"floating_ip_attach", "POST " + floatingPath + "/attach", (*Server).floatingAttach},
+		{"floating_ip_detach", "POST " + floatingPath + "/detach", (*Server).floatingDetach},
 		{"instance_network_interface_list", "GET /v1/network-interfaces", (*Server).nicList},
 		{"instance_network_interface_create", "POST /v1/network-interfaces", (*Server).nicCreate},
 		{"instance_network_interface_view", "GET /v1/network-interfaces/{interface}", (*Server).nicView},
@@ -95,6 +103,8 @@ func apiRoutes() []route {
 		{"instance_disk_attach", "POST /v1/instances/{instance}/disks/attach", (*Server).instanceDiskAttach},
 		{"instance_disk_detach", "POST /v1/instances/{instance}/disks/detach", (*Server).instanceDiskDetach},
 		{"instance_external_ip_list", "GET /v1/instances/{instance}/external-ips", (*Server).instanceIPList},
+		{"instance_ephemeral_ip_attach", "POST " + ephemeralPath, (*Server).ephemeralAttach},
+		{"instance_ephemeral_ip_detach", "DELETE " + ephemeralPath, (*Server).ephemeralDetach},
 		{"instance_ssh_public_key_list", "GET /v1/instances/{instance}/ssh-public-keys", (*Server).instanceKeyList},
 		{"instance_anti_affinity_group_list", "GET /v1/instances/{instance}/anti-affinity-groups", (*Server).instanceGroupList},
 	}
@@ -103,6 +113,9 @@ func apiRoutes() []route {
 const (
 	groupPath  = "/v1/anti-affinity-groups/{anti_affinity_group}"
 	memberPath = groupPath + "/members/instance/{instance}"
+
+	floatingPath  = "/v1/floating-ips/{floating_ip}"
+	ephemeralPath = "/v1/instances/{instance}/external-ips/ephemeral"
 )
 
 func (s *Server) routes() *http.ServeMux {

@@ -50,6 +50,7 @@ type Server struct {
 	nics      *table[*nic]
 	groups    *table[*group]
 	pools     *table[*pool]
+	floating  *table[*floatingIP]
 	keys      *table[*sshKey]
 	disks     *table[*disk]
 	snapshots *table[*snapshot]
@@ -76,7 +77,7 @@ func New(cfg Config) (*Server, error) {
 		routers: newTable[*router](kindRouter), vpcRoutes: newTable[*vpcRoute](kindRoute),
 		gateways: newTable[*gateway](kindGateway), nics: newTable[*nic](kindNIC),
 		subnets: newTable[*subnet](kindSubnet), groups: newTable[*group](kindGroup),
-		pools: newTable[*pool](kindPool), keys: newTable[*sshKey](kindSSHKey),
+		pools: newTable[*pool](kindPool), floating: newTable[*floatingIP](kindFloating), keys: newTable[*sshKey](kindSSHKey),
 		disks: newTable[*disk](kindDisk), snapshots: newTable[*snapshot](kindSnapshot),
 		images: newTable[*image](kindImage), instances: newTable[*instance](kindInstance),
 	}

@@ -22,7 +22,8 @@ type currentUser struct {
 func (s *Server) me(c *call) (answer, error) {
 	return ok(currentUser{
 		ID: c.user.id, DisplayName: c.user.name, SiloID: s.siloID, SiloName: s.cfg.Silo,
-		SiloAdmin: c.siloRole() == RoleAdmin, TimeCreated: c.user.created, TimeModified: c.user.modified,
+		SiloAdmin: c.siloRole() == RoleAdmin, FleetViewer: c.token.FleetViewer,
+		TimeCreated: c.user.created, TimeModified: c.user.modified,
 	}), nil
 }
 
