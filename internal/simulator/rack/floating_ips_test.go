@@ -3,6 +3,7 @@ package rack
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/oxidecomputer/oxide.go/oxide"
 )
@@ -180,7 +181,7 @@ func TestAddressesWaitForTheInstance(t *testing.T) {
 
 // While one attach is under way another of the same address has to wait.
 func TestAddressOnTheMove(t *testing.T) {
-	r, step := newStepped(t, func(c *Config) { c.Latencies = &Latencies{ExternalIP: 1} })
+	r, step := newStepped(t, func(c *Config) { c.Latencies = &Latencies{ExternalIP: time.Second} })
 	i, j := r.instance("i"), r.instance("j")
 	f := r.floatingIP("f")
 
