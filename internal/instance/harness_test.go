@@ -16,6 +16,7 @@ import (
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/naming"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/rack"
 	simrack "github.com/oxidecomputer/omni-infra-provider-oxide/internal/simulator/rack"
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/version"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -55,7 +56,7 @@ func newBench(t *testing.T, change ...func(*simrack.Config)) *bench {
 	}
 
 	s := httptest.NewServer(sim)
-	client, err := rack.New(rack.Config{Host: s.URL, Token: simrack.DefaultToken})
+	client, err := rack.New(rack.Config{Host: s.URL, Token: simrack.DefaultToken, UserAgent: version.UserAgent()})
 
 	if err != nil {
 		t.Fatal(err)

@@ -31,6 +31,7 @@ import (
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/rack"
 	simomni "github.com/oxidecomputer/omni-infra-provider-oxide/internal/simulator/omni"
 	simrack "github.com/oxidecomputer/omni-infra-provider-oxide/internal/simulator/rack"
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/version"
 )
 
 const (
@@ -179,7 +180,7 @@ func (b *bench) startRack(cfg simrack.Config) {
 	b.sim = sim
 	b.t.Cleanup(sim.Close)
 
-	b.rack, err = rack.New(rack.Config{Host: "http://rack.test", Token: simrack.DefaultToken, Transport: transport})
+	b.rack, err = rack.New(rack.Config{Host: "http://rack.test", Token: simrack.DefaultToken, UserAgent: version.UserAgent(), Transport: transport})
 	b.ok(err)
 	b.t.Cleanup(b.rack.Close)
 

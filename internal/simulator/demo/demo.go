@@ -15,6 +15,7 @@ import (
 
 	"github.com/oxidecomputer/omni-infra-provider-oxide/hack/examples"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/simulator/operator"
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/simulator/rack/conform"
 )
 
 const (
@@ -144,7 +145,7 @@ func (s *show) start(ctx context.Context) error {
 }
 
 func (s *show) simulator(ctx context.Context, name string, args []string) (map[string]string, error) {
-	p, err := startProcess(ctx, s.cfg.Dir, name, s.cfg.Simulator, args, nil)
+	p, err := startProcess(ctx, s.cfg.Dir, name, s.cfg.Simulator, args, conform.Environment())
 	if err != nil {
 		return nil, err
 	}

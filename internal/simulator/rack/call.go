@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"mime"
 	"net"
 	"net/http"
@@ -15,6 +14,8 @@ import (
 
 	"github.com/google/uuid"
 	"go.uber.org/zap"
+
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/simulator/rack/conform"
 )
 
 const (
@@ -40,6 +41,8 @@ type call struct {
 	user  *user
 	// lost makes a stop be accepted without effect.
 	lost bool
+	// spoiled says that a fault makes the answer.
+	spoiled bool
 }
 
 type answer struct {
@@ -119,10 +122,12 @@ func (s *Server) carryOut(w http.ResponseWriter, c *call, f Fault, work func() (
 		s.finish(c, 0)
 		reset(w)
 	case ActionError:
+		c.spoiled = true
 		s.reply(w, c, answer{}, f.asError())
 	case ActionErrorAfter:
 		_, err := work()
 		if err == nil {
+			c.spoiled = true
 			err = f.asError()
 		}
 
@@ -142,6 +147,10 @@ func (s *Server) finish(c *call, status int) {
 	}
 
 	s.calls.end(c.seq, status, name)
+
+	if status == 0 {
+		s.checker.Check(conform.Exchange{Request: c.r, Body: c.body})
+	}
 
 	if s.cfg.AfterCall != nil {
 		s.cfg.AfterCall(c.seq, c.op)
@@ -269,19 +278,35 @@ func (s *Server) reply(w http.ResponseWriter, c *call, a answer, err error) {
 
 	if body == nil {
 		w.WriteHeader(status)
+		s.check(w, c, status, nil)
 
 		return
 	}
 
-	writeJSON(w, status, body)
+	s.check(w, c, status, writeJSON(w, status, body))
 }
 
-func writeJSON(w http.ResponseWriter, status int, body any) {
+// check holds a call that was answered against the API's document. The client
+// does not wait for that.
+func (s *Server) check(w http.ResponseWriter, c *call, status int, answer []byte) {
+	if s.checker == nil {
+		return
+	}
+
+	_ = http.NewResponseController(w).Flush() // a client that has left is no trouble of the rack's
+
+	s.checker.Check(conform.Exchange{
+		Request: c.r, Body: c.body, Status: status, Header: w.Header(), Answer: answer, Spoiled: c.spoiled,
+	})
+}
+
+// writeJSON answers, and returns what it wrote.
+func writeJSON(w http.ResponseWriter, status int, body any) []byte {
 	raw, err := json.Marshal(body)
 	if err != nil {
 		http.Error(w, fmt.Sprintf("encoding the answer: %v", err), http.StatusInternalServerError)
 
-		return
+		return nil
 	}
 
 	w.Header().Set("Content-Type", "application/json")
@@ -289,7 +314,9 @@ func writeJSON(w http.ResponseWriter, status int, body any) {
 	w.WriteHeader(status)
 
 	// A client that has left is no trouble of the rack's.
-	_, _ = io.Copy(w, bytes.NewReader(raw))
+	_, _ = w.Write(raw)
+
+	return raw
 }
 
 // reset drops the connection without an answer.

@@ -168,7 +168,7 @@ func TestFaultsAreChecked(t *testing.T) {
 func (r *rig) control(method, path, body string) (int, string) {
 	r.t.Helper()
 
-	req, err := http.NewRequestWithContext(rawContext(r.t.Context()), method, r.url+path, strings.NewReader(body))
+	req, err := http.NewRequestWithContext(r.t.Context(), method, r.url+path, strings.NewReader(body))
 	must(0, err)(r.t)
 
 	resp, err := r.http.Do(req)

@@ -11,6 +11,8 @@ import (
 
 	"github.com/google/uuid"
 	"go.uber.org/zap"
+
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/simulator/rack/conform"
 )
 
 // APIVersion is the one version of the API that is served.
@@ -29,8 +31,9 @@ type Server struct {
 	// sleep waits for a delay or the end of ctx; false for the latter.
 	sleep func(ctx context.Context, d time.Duration) bool
 
-	calls  *callLog
-	faults *faultSet
+	calls   *callLog
+	faults  *faultSet
+	checker *conform.Checker // nil without an API document
 
 	// mu guards all below. It is never held while time passes: see saga.
 	mu     sync.Mutex
@@ -67,10 +70,15 @@ type Server struct {
 func New(cfg Config) (*Server, error) {
 	cfg.setDefaults()
 
+	checker, err := conform.New(cfg.Logger)
+	if err != nil {
+		return nil, fmt.Errorf("setting up the simulated rack: %w", err)
+	}
+
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Server{
 		cfg: cfg, log: cfg.Logger, ctx: ctx, cancel: cancel, sleep: sleep,
-		calls: newCallLog(), faults: &faultSet{},
+		calls: newCallLog(), faults: &faultSet{}, checker: checker,
 		siloID: uuid.NewString(), started: time.Now().UTC(),
 		tokens: map[string]*Token{}, users: map[string]*user{},
 		projects: newTable[*project](kindProject), vpcs: newTable[*vpc](kindVPC),
@@ -174,7 +182,12 @@ func (s *Server) Close() {
 
 	s.cancel()
 	s.wg.Wait()
+	s.checker.Close()
 }
+
+// Violations are exchanges that do not fit the API's document; there are none
+// without one.
+func (s *Server) Violations() []conform.Violation { return s.checker.Violations() }
 
 // spawn runs f in a goroutine that Close waits for. Held: s.mu.
 func (s *Server) spawn(f func()) {
