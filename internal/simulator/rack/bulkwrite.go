@@ -2,36 +2,64 @@ package rack
 
 import (
 	"bytes"
+	"encoding/base64"
+	"errors"
 	"math"
+	"sync"
 )
 
-// bulkWriteBody is a write as sent: data is still base64.
+// bulkWriteBody is a write as sent; badText is set when data is no base64.
 type bulkWriteBody struct {
-	offset uint64
-	data   []byte
+	offset  uint64
+	data    []byte
+	badText error
 }
 
 // parseBulkWrite reads the body of a bulk write. This is the one path where
 // reading JSON in general would cost more than the work itself: the usual form,
-// two keys in any order and a string without escapes, is scanned by hand, and
-// anything else goes the general way, which also finds the words for errors.
-func parseBulkWrite(body []byte) (bulkWriteBody, error) {
-	if w, ok := scanBulkWrite(body); ok {
-		return w, nil
+// two keys in any order and a string of base64 without escapes, is scanned by
+// hand and decoded into the given buffer. Anything else goes the general way,
+// which also finds the words for errors.
+func parseBulkWrite(body, buffer []byte) (bulkWriteBody, error) {
+	if offset, text, ok := scanBulkWrite(body); ok {
+		if data, ok := decodeFast(buffer, text); ok {
+			return bulkWriteBody{offset: offset, data: data}, nil
+		}
 	}
 
 	o := parseBody(body)
-	w := bulkWriteBody{
-		offset: o.number("offset", math.MaxUint64),
-		data:   []byte(o.text("base64_encoded_data")),
+	w := bulkWriteBody{offset: o.number("offset", math.MaxUint64)}
+	text := []byte(o.text("base64_encoded_data"))
+
+	if o.err != nil {
+		return w, o.err
 	}
 
-	if o.err == nil && bytes.ContainsAny(w.data, "\r\n") {
-		return w, invalidRequest("error while decoding base64 data: invalid symbol") // which Go's decoder passes over
+	if bytes.ContainsAny(text, "\r\n") { // which Go's decoder passes over
+		w.badText = errLineEnd
+	} else {
+		w.data = make([]byte, base64.StdEncoding.DecodedLen(len(text)))
+		n, err := base64.StdEncoding.Strict().Decode(w.data, text)
+		w.data, w.badText = w.data[:n], err
 	}
 
-	return w, o.err
+	return w, nil
 }
+
+var errLineEnd = errors.New("invalid symbol: a line end")
+
+// bulkBuffers are what a bulk write is read and decoded into. Fresh ones for
+// each write would be cleared and collected for nothing.
+type bulkBuffers struct {
+	body [bulkBuffer]byte
+	data [maxBulkWrite + 16]byte
+}
+
+// bulkBuffer holds the body of a write of the greatest size, with room for
+// spaces.
+const bulkBuffer = (maxBulkWrite+2)/3*4 + 1024
+
+var bulkPool = sync.Pool{New: func() any { return new(bulkBuffers) }}
 
 type scanner struct {
 	b   []byte
@@ -63,7 +91,8 @@ func (s *scanner) expect(c byte) {
 	}
 }
 
-// str takes a string without escapes.
+// str takes a string. One with escapes or control characters is taken too, and
+// is none of the two keys and no base64.
 func (s *scanner) str() []byte {
 	s.expect('"')
 
@@ -76,11 +105,6 @@ func (s *scanner) str() []byte {
 
 	v := s.b[:end]
 	s.b = s.b[end+1:]
-
-	// The decoder of base64 passes over line ends, which JSON may not hold raw.
-	if bytes.IndexByte(v, '\\') >= 0 || bytes.IndexByte(v, '\n') >= 0 || bytes.IndexByte(v, '\r') >= 0 {
-		s.bad = true
-	}
 
 	return v
 }
@@ -111,11 +135,8 @@ func (s *scanner) uint() uint64 {
 	return n
 }
 
-func scanBulkWrite(body []byte) (bulkWriteBody, bool) {
-	var (
-		w               bulkWriteBody
-		offset, hasData bool
-	)
+func scanBulkWrite(body []byte) (at uint64, text []byte, ok bool) {
+	var offset, hasData bool
 
 	s := &scanner{b: body}
 	s.expect('{')
@@ -126,11 +147,11 @@ func scanBulkWrite(body []byte) (bulkWriteBody, bool) {
 
 		switch {
 		case string(key) == "offset" && !offset:
-			w.offset, offset = s.uint(), true
+			at, offset = s.uint(), true
 		case string(key) == "base64_encoded_data" && !hasData:
-			w.data, hasData = s.str(), true
+			text, hasData = s.str(), true
 		default:
-			return w, false
+			return 0, nil, false
 		}
 
 		if !s.next(',') {
@@ -141,5 +162,5 @@ func scanBulkWrite(body []byte) (bulkWriteBody, bool) {
 	s.expect('}')
 	s.space()
 
-	return w, !s.bad && len(s.b) == 0 && offset && hasData
+	return at, text, !s.bad && len(s.b) == 0 && offset && hasData
 }

@@ -1,10 +1,10 @@
 package rack
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"mime"
 	"net"
 	"net/http"
@@ -41,6 +41,8 @@ type call struct {
 	user  *user
 	// lost makes a stop be accepted without effect.
 	lost bool
+	// buffers are those of a bulk write, nil for all other calls.
+	buffers *bulkBuffers
 	// spoiled says that a fault makes the answer.
 	spoiled bool
 }
@@ -113,9 +115,12 @@ func (s *Server) carryOut(w http.ResponseWriter, c *call, f Fault, work func() (
 			a, err := work()
 			s.log.Debug("late work done", zap.Int("call.seq", c.seq), zap.Int("http.status", statusOf(a, err)))
 			s.finish(c, 0)
+			c.release()
 		})
 		s.mu.Unlock()
 		reset(w)
+
+		return
 	case ActionLoseAnswer:
 		a, err := work()
 		s.log.Debug("answer lost", zap.Int("call.seq", c.seq), zap.Int("http.status", statusOf(a, err)))
@@ -137,6 +142,8 @@ func (s *Server) carryOut(w http.ResponseWriter, c *call, f Fault, work func() (
 		a, err := work()
 		s.reply(w, c, a, err)
 	}
+
+	c.release()
 }
 
 // finish notes the end of a call. Status 0 is a call that got no answer.
@@ -160,17 +167,29 @@ func (s *Server) finish(c *call, status int) {
 // read takes in the body, whole, before any work begins.
 func (c *call) read(w http.ResponseWriter) error {
 	limit := int64(bodyLimit)
+
+	var into []byte
+
 	if c.op == opBulkWrite {
 		limit = bulkBodyLimit
+		c.buffers, _ = bulkPool.Get().(*bulkBuffers)
+		into = c.buffers.body[:]
 	}
 
-	var buf bytes.Buffer
-	if n := c.r.ContentLength; n > 0 && n <= limit {
-		buf.Grow(int(n) + bytes.MinRead)
-	}
+	body := http.MaxBytesReader(w, c.r.Body, limit)
 
-	_, err := buf.ReadFrom(http.MaxBytesReader(w, c.r.Body, limit))
-	c.body = buf.Bytes()
+	var err error
+
+	switch n := c.r.ContentLength; {
+	case n >= 0 && n <= int64(len(into)):
+		c.body = into[:n]
+		_, err = io.ReadFull(body, c.body)
+	case n >= 0 && n <= limit:
+		c.body = make([]byte, n)
+		_, err = io.ReadFull(body, c.body)
+	default:
+		c.body, err = io.ReadAll(body)
+	}
 
 	var tooLarge *http.MaxBytesError
 
@@ -181,6 +200,16 @@ func (c *call) read(w http.ResponseWriter) error {
 		return badParse("reading request body: %v", err)
 	default:
 		return nil
+	}
+}
+
+// release gives back what the call has borrowed; nothing may look at its body
+// any more.
+func (c *call) release() {
+	if c.buffers != nil {
+		c.body = nil
+		bulkPool.Put(c.buffers)
+		c.buffers = nil
 	}
 }
 

@@ -40,6 +40,8 @@ type Config struct {
 	Faults []Fault
 	// Booter runs the guests; nil leaves running instances without one.
 	Booter Booter
+	// Content says what becomes of uploaded bytes; empty is ContentKept.
+	Content ContentMode
 	// SwapGuestUUID hands guests their instance ID with the first three groups
 	// byte-swapped, as some releases of the hypervisor did.
 	SwapGuestUUID bool
@@ -153,6 +155,10 @@ func (c *Config) setDefaults() {
 
 	if c.TimeScale == 0 {
 		c.TimeScale = 1
+	}
+
+	if c.Content == "" {
+		c.Content = ContentKept
 	}
 
 	if c.RackStorage == 0 {

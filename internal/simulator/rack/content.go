@@ -4,21 +4,66 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
+	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"sync"
 )
 
 const chunkSize = 512 << 10
 
-// layer is frozen content: chunks over those of an older layer. Chunks are
-// never changed once they stand in one, so disks, snapshots and images that
-// stem from each other share them.
-type layer struct {
-	base   *layer
-	chunks map[int64][]byte
+// ContentMode says what the rack does with the bytes that it is sent.
+type ContentMode string
+
+// The modes. Guests boot from what is kept, so only with ContentKept do they
+// come up from an uploaded image.
+const (
+	ContentKept   ContentMode = "keep" // the default: chunks that are not zero are kept
+	ContentHashed ContentMode = "hash" // of whole chunks only the SHA-256 is kept
+	ContentNone   ContentMode = "none" // nothing is kept: all reads as unknown
+)
+
+func (m ContentMode) check() error {
+	switch m {
+	case ContentKept, ContentHashed, ContentNone:
+		return nil
+	}
+
+	return fmt.Errorf("content mode is %q: it can be keep, hash or none", string(m))
 }
 
-func (l *layer) chunk(i int64) []byte {
+// errNotKept is what reading gives that a ContentMode has let go.
+var errNotKept = errors.New("the simulated rack did not keep this content")
+
+// chunk is a written part of a disk, never changed once it is there. A nil one
+// is zeros.
+type chunk struct {
+	data []byte // of chunkSize, or nil
+	sum  [sha256.Size]byte
+	kept bool // data or sum is that of the content
+}
+
+func (c *chunk) digest() ([sha256.Size]byte, error) {
+	switch {
+	case !c.kept:
+		return c.sum, errNotKept
+	case c.data != nil:
+		return sha256.Sum256(c.data), nil
+	default:
+		return c.sum, nil
+	}
+}
+
+// layer is frozen content: chunks over those of an older layer, so that disks,
+// snapshots and images that stem from each other share them.
+type layer struct {
+	base   *layer
+	chunks map[int64]*chunk
+}
+
+func (l *layer) chunk(i int64) *chunk {
 	for ; l != nil; l = l.base {
 		if c, has := l.chunks[i]; has {
 			return c
@@ -29,58 +74,100 @@ func (l *layer) chunk(i int64) []byte {
 }
 
 // content is what stands on a disk, in chunks of chunkSize. A chunk of zeros
-// is nil, and absent where no older layer has another.
+// is absent where no older layer has another.
 type content struct {
 	size int64
+	mode ContentMode
 
 	mu   sync.RWMutex
 	base *layer
-	own  map[int64][]byte
+	own  map[int64]*chunk
 }
 
-func newContent(size int64, base *layer) *content {
-	return &content{size: size, base: base, own: map[int64][]byte{}}
+func newContent(size int64, base *layer, mode ContentMode) *content {
+	return &content{size: size, base: base, mode: mode}
 }
 
 var zeros [chunkSize]byte
 
-// write stores data, which the content owns from then on.
+// write stores data, which stays the caller's.
 func (c *content) write(offset int64, data []byte) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-
 	for len(data) > 0 {
 		i, at := offset/chunkSize, offset%chunkSize
 		n := min(int64(len(data)), chunkSize-at)
 
-		c.put(i, at, data[:n:n])
+		if n == chunkSize {
+			made := c.whole(data[:n]) // most of the work, and no lock is held
+
+			c.mu.Lock()
+			c.put(i, made)
+			c.mu.Unlock()
+		} else {
+			c.part(i, at, data[:n])
+		}
 
 		data, offset = data[n:], offset+n
 	}
 }
 
-func (c *content) put(i, at int64, part []byte) {
-	chunk := part
-
-	if len(part) < chunkSize {
-		chunk = make([]byte, chunkSize)
-		copy(chunk, c.chunkLocked(i))
-		copy(chunk[at:], part)
-	}
-
+// whole makes a chunk of all its bytes.
+func (c *content) whole(data []byte) *chunk {
 	switch {
-	case !bytes.Equal(chunk, zeros[:]):
-		c.own[i] = chunk
-	case c.base.chunk(i) != nil:
-		c.own[i] = nil
+	case c.mode == ContentNone:
+		return &chunk{}
+	case bytes.Equal(data, zeros[:]):
+		return nil
+	case c.mode == ContentHashed:
+		return &chunk{sum: sha256.Sum256(data), kept: true}
 	default:
-		delete(c.own, i)
+		return &chunk{data: bytes.Clone(data), kept: true}
 	}
 }
 
-func (c *content) chunkLocked(i int64) []byte {
-	if chunk, has := c.own[i]; has {
-		return chunk
+// part writes over a part of a chunk. Its data is kept in any mode but
+// ContentNone, since a digest of parts is none.
+func (c *content) part(i, at int64, data []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	old := c.chunkLocked(i)
+	if c.mode == ContentNone || old != nil && old.data == nil {
+		c.put(i, &chunk{})
+
+		return
+	}
+
+	made := &chunk{data: make([]byte, chunkSize), kept: true}
+	if old != nil {
+		copy(made.data, old.data)
+	}
+
+	copy(made.data[at:], data)
+
+	if bytes.Equal(made.data, zeros[:]) {
+		made = nil
+	}
+
+	c.put(i, made)
+}
+
+func (c *content) put(i int64, made *chunk) {
+	if made == nil && c.base.chunk(i) == nil {
+		delete(c.own, i)
+
+		return
+	}
+
+	if c.own == nil {
+		c.own = map[int64]*chunk{}
+	}
+
+	c.own[i] = made
+}
+
+func (c *content) chunkLocked(i int64) *chunk {
+	if made, has := c.own[i]; has {
+		return made
 	}
 
 	return c.base.chunk(i)
@@ -93,7 +180,7 @@ func (c *content) freeze() *layer {
 
 	if len(c.own) > 0 {
 		c.base = &layer{base: c.base, chunks: c.own}
-		c.own = map[int64][]byte{}
+		c.own = nil
 	}
 
 	return c.base
@@ -115,10 +202,13 @@ func (c *content) ReadAt(p []byte, offset int64) (int, error) {
 		n := int(min(int64(len(p)-read), chunkSize-at, c.size-offset))
 		dst := p[read : read+n]
 
-		if chunk := c.chunkLocked(offset / chunkSize); chunk != nil {
-			copy(dst, chunk[at:])
-		} else {
+		switch made := c.chunkLocked(offset / chunkSize); {
+		case made == nil:
 			clear(dst)
+		case made.data == nil:
+			return read, errNotKept
+		default:
+			copy(dst, made.data[at:])
 		}
 
 		read += n
@@ -146,42 +236,44 @@ func (c *content) digest(length int64) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// DiskReader reads a disk as it is at each read, and tells its size.
-func (s *Server) DiskReader(id string) (io.ReaderAt, int64, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-
-	d, found := s.disks.get(id)
-	if !found {
-		return nil, 0, notFound(kindDisk, id)
-	}
-
-	return d.content, d.size, nil
+// ChunkDigest is the SHA-256, in hex, of 512 KiB at an offset.
+type ChunkDigest struct {
+	Offset int64  `json:"offset"`
+	SHA256 string `json:"sha256"`
 }
 
-// ImageReader reads an image, and tells its size.
-func (s *Server) ImageReader(id string) (io.ReaderAt, int64, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// digests are those of all chunks that are not zero, in order.
+func (c *content) digests() ([]ChunkDigest, error) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
 
-	m, found := s.images.get(id)
-	if !found {
-		return nil, 0, notFound(kindImage, id)
+	all := map[int64]*chunk{}
+
+	var layers []*layer
+	for l := c.base; l != nil; l = l.base {
+		layers = append(layers, l)
 	}
 
-	return newContent(m.size, m.layer), m.size, nil
-}
-
-// ImageDigest is the SHA-256, in hex, of the first length bytes of an image;
-// 0 means the whole of it, the zeros after the uploaded bytes included.
-func (s *Server) ImageDigest(id string, length int64) (string, error) {
-	s.mu.Lock()
-	m, found := s.images.get(id)
-	s.mu.Unlock()
-
-	if !found {
-		return "", notFound(kindImage, id)
+	for _, l := range slices.Backward(layers) {
+		maps.Copy(all, l.chunks)
 	}
 
-	return newContent(m.size, m.layer).digest(length)
+	maps.Copy(all, c.own)
+
+	out := []ChunkDigest{}
+
+	for _, i := range slices.Sorted(maps.Keys(all)) {
+		if all[i] == nil {
+			continue
+		}
+
+		sum, err := all[i].digest()
+		if err != nil {
+			return nil, fmt.Errorf("bytes at %d: %w", i*chunkSize, err)
+		}
+
+		out = append(out, ChunkDigest{i * chunkSize, hex.EncodeToString(sum[:])})
+	}
+
+	return out, nil
 }

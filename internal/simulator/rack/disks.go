@@ -101,7 +101,7 @@ func (s *Server) newDisk(c *call, p *project, spec diskSpec) (*disk, error) {
 		return nil, err
 	}
 
-	d.content = newContent(d.size, base)
+	d.content = newContent(d.size, base, s.cfg.Content)
 
 	if err := s.chargeStorage(d.size, !d.local); err != nil {
 		return nil, err

@@ -1,7 +1,6 @@
 package rack
 
 import (
-	"encoding/base64"
 	"time"
 )
 
@@ -58,7 +57,7 @@ func (s *Server) importStep(c *call, from, to diskState, refusal string) (answer
 }
 
 func (s *Server) bulkWrite(c *call) (answer, error) {
-	w, err := parseBulkWrite(c.body)
+	w, err := parseBulkWrite(c.body, c.buffers.data[:])
 	if err != nil {
 		return answer{}, err
 	}
@@ -68,21 +67,18 @@ func (s *Server) bulkWrite(c *call) (answer, error) {
 		return answer{}, err
 	}
 
-	data := make([]byte, base64.StdEncoding.DecodedLen(len(w.data)))
-
-	n, err := base64.StdEncoding.Strict().Decode(data, w.data)
-	if err != nil {
-		return answer{}, invalidRequest("error while decoding base64 data: %v", err)
+	if w.badText != nil {
+		return answer{}, invalidRequest("error while decoding base64 data: %v", w.badText)
 	}
 
-	data = data[:n]
+	n := len(w.data)
 
 	if err := checkBulkWrite(d, w.offset, n); err != nil {
 		return answer{}, err
 	}
 
 	s.pause(s.cfg.Latencies.BulkWrite)
-	d.content.write(int64(w.offset), data)
+	d.content.write(int64(w.offset), w.data)
 
 	s.mu.Lock()
 	s.bulkBytes += int64(n)

@@ -102,6 +102,10 @@ func New(cfg Config) (*Server, error) {
 }
 
 func (s *Server) setUp() error {
+	if err := s.cfg.Content.check(); err != nil {
+		return err
+	}
+
 	if len(s.cfg.Pantries) == 0 {
 		return errors.New("a rack without import servers can take no images")
 	}
