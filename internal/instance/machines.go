@@ -88,7 +88,14 @@ type Machines struct {
 	// since is when this process began: whatever an earlier one had under way was
 	// given up by then.
 	since time.Time
+	// guard is asked before each call that a removal makes, unless it is nil.
+	guard Guard
 
+	*memory
+}
+
+// memory is what this process remembers of objects and requests.
+type memory struct {
 	mu    sync.Mutex
 	stops map[string]stop
 	tries map[string]try
@@ -112,9 +119,7 @@ func New(cfg Config) *Machines {
 		deletes: NewPlaces(1, 300*time.Millisecond),
 		now:     time.Now,
 		since:   time.Now(),
-		stops:   map[string]stop{},
-		tries:   map[string]try{},
-		gaveUp:  map[string]time.Time{},
+		memory:  &memory{stops: map[string]stop{}, tries: map[string]try{}, gaveUp: map[string]time.Time{}},
 	}
 }
 
@@ -127,8 +132,13 @@ func (m *Machines) mark(requestID string, kind naming.Kind) naming.Mark {
 
 // ours says whether a description bears our mark of this kind for this request.
 func (m *Machines) ours(description, requestID string, kinds ...naming.Kind) bool {
+	return m.marked(description, naming.RequestKey(requestID), kinds...)
+}
+
+// marked says the same for a request that is known by the key of its marks.
+func (m *Machines) marked(description, key string, kinds ...naming.Kind) bool {
 	mark, ok := naming.Parse(description)
-	if !ok || mark.Owner != m.cfg.Owner || mark.Provider != m.cfg.Provider || mark.Key != naming.RequestKey(requestID) {
+	if !ok || mark.Owner != m.cfg.Owner || mark.Provider != m.cfg.Provider || mark.Key != key {
 		return false
 	}
 

@@ -28,16 +28,7 @@ func (m *Machines) Remove(ctx context.Context, spec *specs.InstanceSpec) error {
 	// The lists that follow prove what is not there after this moment.
 	looked := m.now()
 
-	left, err := m.removeInstances(ctx, spec)
-	if err != nil {
-		return err
-	}
-
-	if left != nil {
-		return left
-	}
-
-	if err := m.removeDisks(ctx, plan); err != nil {
+	if err := m.removeAll(ctx, targetOf(spec)); err != nil {
 		return err
 	}
 
@@ -48,6 +39,35 @@ func (m *Machines) Remove(ctx context.Context, spec *specs.InstanceSpec) error {
 	m.leave(plan.GetRequestId(), spec.GetInstanceId())
 
 	return nil
+}
+
+// target is what a removal goes by.
+type target struct {
+	// plan says in which project, and in which silo that is.
+	plan *specs.Plan
+	// key is that of the request's marks.
+	key string
+	// instanceID is the instance that is known to have been made, if one is.
+	instanceID string
+}
+
+func targetOf(spec *specs.InstanceSpec) target {
+	return target{plan: spec.GetPlan(), key: naming.RequestKey(spec.GetPlan().GetRequestId()), instanceID: spec.GetInstanceId()}
+}
+
+// removeAll takes the next step with the instances and then with the disks, and
+// returns nil when there is none left.
+func (m *Machines) removeAll(ctx context.Context, t target) error {
+	left, err := m.removeInstances(ctx, t)
+	if err != nil {
+		return err
+	}
+
+	if left != nil {
+		return left
+	}
+
+	return m.removeDisks(ctx, t)
 }
 
 // settled holds the end of a teardown back while a create without an answer may
@@ -67,15 +87,13 @@ func (m *Machines) settled(spec *specs.InstanceSpec, looked time.Time) error {
 
 // removeInstances deletes the known instance, or whatever bears the request's
 // mark. left is a wait while one is still there.
-func (m *Machines) removeInstances(ctx context.Context, spec *specs.InstanceSpec) (left, err error) {
-	plan := spec.GetPlan()
-
-	if id := spec.GetInstanceId(); id != "" {
+func (m *Machines) removeInstances(ctx context.Context, t target) (left, err error) {
+	if id := t.instanceID; id != "" {
 		i, err := m.cfg.Rack.ViewInstance(ctx, id)
 
 		switch rack.ClassOf(err) {
 		case rack.ClassOK:
-			if !m.ours(i.Description, plan.GetRequestId(), naming.KindInstance) {
+			if !m.marked(i.Description, t.key, naming.KindInstance) {
 				return nil, mend(nil, "instance %s does not bear our mark: it is left alone", id)
 			}
 
@@ -86,13 +104,13 @@ func (m *Machines) removeInstances(ctx context.Context, spec *specs.InstanceSpec
 		}
 	}
 
-	all, err := m.proveGone(ctx, plan, spec.GetInstanceId())
+	all, err := m.proveGone(ctx, t.plan, t.instanceID)
 	if err != nil {
 		return nil, err
 	}
 
 	for i := range all {
-		if m.ours(all[i].Description, plan.GetRequestId(), naming.KindInstance) {
+		if m.marked(all[i].Description, t.key, naming.KindInstance) {
 			if w := m.removeInstance(ctx, &all[i]); w != nil {
 				left = w
 			}
@@ -127,6 +145,10 @@ func (m *Machines) deleteInstance(ctx context.Context, i *oxide.Instance) error 
 		return waitFor(left, "deleting the instance: %s", why)
 	}
 
+	if err := m.asked(ctx, Act{Verb: "delete", Kind: naming.KindInstance, ID: i.Id, Name: string(i.Name)}); err != nil {
+		return err
+	}
+
 	waits, err := m.inTurn(ctx, m.starts, i.Id, "delete the instance", func(ctx context.Context) error {
 		return m.cfg.Rack.DeleteInstance(ctx, i.Id)
 	})
@@ -159,6 +181,10 @@ func (m *Machines) stop(ctx context.Context, i *oxide.Instance) error {
 
 	if asked && now.Sub(s.last) < stopAgain {
 		return waitFor(m.stopPoll(i.Id), "the instance was told to stop and is %s", i.RunState)
+	}
+
+	if err := m.asked(ctx, Act{Verb: "stop", Kind: naming.KindInstance, ID: i.Id, Name: string(i.Name)}); err != nil {
+		return err
 	}
 
 	waits, err := m.inTurn(ctx, m.starts, i.Id, "stop the instance", func(ctx context.Context) error {
@@ -217,11 +243,11 @@ func (m *Machines) forgetStop(id string) {
 
 // removeDisks deletes every disk of the project that bears the request's mark
 // as boot or data disk. A disk that somebody attached later has no such mark.
-func (m *Machines) removeDisks(ctx context.Context, plan *specs.Plan) error {
-	all, err := m.cfg.Rack.ListDisks(ctx, plan.GetProjectId())
+func (m *Machines) removeDisks(ctx context.Context, t target) error {
+	all, err := m.cfg.Rack.ListDisks(ctx, t.plan.GetProjectId())
 	if err != nil {
 		if rack.ClassOf(err) == rack.ClassGone {
-			return m.proveProjectGone(ctx, plan, err)
+			return m.proveProjectGone(ctx, t.plan, err)
 		}
 
 		return err
@@ -233,7 +259,7 @@ func (m *Machines) removeDisks(ctx context.Context, plan *specs.Plan) error {
 	)
 
 	for i := range all {
-		if !m.ours(all[i].Description, plan.GetRequestId(), naming.KindBoot, naming.KindData) {
+		if !m.marked(all[i].Description, t.key, naming.KindBoot, naming.KindData) {
 			continue
 		}
 
@@ -248,7 +274,7 @@ func (m *Machines) removeDisks(ctx context.Context, plan *specs.Plan) error {
 		return left
 	}
 
-	waits, err := m.inTurn(ctx, m.deletes, plan.GetRequestId(), "delete disks", func(ctx context.Context) error {
+	waits, err := m.inTurn(ctx, m.deletes, t.key, "delete disks", func(ctx context.Context) error {
 		return m.deleteDisks(ctx, ready)
 	})
 
@@ -316,6 +342,10 @@ func (m *Machines) notYet(d oxide.Disk) error {
 
 // deleteDisk deletes one disk of ours. It returns nil when that is done.
 func (m *Machines) deleteDisk(ctx context.Context, d oxide.Disk) error {
+	if err := m.asked(ctx, Act{Verb: "delete", Kind: naming.KindBoot, ID: d.Id, Name: string(d.Name)}); err != nil {
+		return err
+	}
+
 	err := m.cfg.Rack.DeleteDisk(ctx, d.Id)
 	m.tried(d.Id, err)
 

@@ -124,7 +124,7 @@ func (m *Machines) vanished(ctx context.Context, spec *specs.InstanceSpec) error
 // Forget clears what is known of an instance that is proven gone, after its
 // left-over disks are removed, so that Create makes another one.
 func (m *Machines) Forget(ctx context.Context, spec *specs.InstanceSpec) error {
-	if err := m.removeDisks(ctx, spec.GetPlan()); err != nil {
+	if err := m.removeDisks(ctx, targetOf(spec)); err != nil {
 		return err
 	}
 

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"time"
 
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/naming"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/rack"
 )
 
@@ -64,7 +65,7 @@ func (m *Machines) inTurn(ctx context.Context, places *Places, key, what string,
 func (m *Machines) leave(requestID, instanceID string) {
 	m.creates.Leave(requestID)
 	m.starts.Leave(requestID)
-	m.deletes.Leave(requestID)
+	m.deletes.Leave(naming.RequestKey(requestID))
 
 	m.mu.Lock()
 	defer m.mu.Unlock()
