@@ -1,0 +1,68 @@
+package janitor
+
+import (
+	"context"
+
+	"github.com/oxidecomputer/omni-infra-provider-oxide/api/specs"
+)
+
+// Request is what matters here of a machine request.
+type Request struct {
+	ID string
+	// Set is the ID of the request set that it belongs to, if it does.
+	Set string
+	// Project is the name or ID of the project in its class, empty if the class
+	// can not be read.
+	Project string
+	// TearingDown says that Omni wants it gone; Held that it carries our
+	// finalizer.
+	TearingDown, Held bool
+}
+
+// State is what the provider has stored of a request.
+type State struct {
+	ID   string
+	Spec *specs.InstanceSpec
+}
+
+// Machine is a machine that has joined Omni.
+type Machine struct {
+	// UUID is what its firmware says of itself.
+	UUID string
+	// Request is the ID of the request that it was made for, if Omni knows.
+	Request   string
+	Connected bool
+}
+
+// Omni is what is asked of Omni. Lists are complete or fail.
+type Omni interface {
+	Requests(ctx context.Context) ([]Request, error)
+	// Statuses are the IDs of the requests that have a status in Omni, Patches
+	// of those that have config patches.
+	Statuses(ctx context.Context) ([]string, error)
+	Patches(ctx context.Context) ([]string, error)
+	States(ctx context.Context) ([]State, error)
+	Machines(ctx context.Context) ([]Machine, error)
+	// ImportProjects are the IDs of the projects in the records of import runs.
+	ImportProjects(ctx context.Context) ([]string, error)
+
+	// Request, HasStatus and HasState read one by its ID; a request that is not
+	// there is nil.
+	Request(ctx context.Context, id string) (*Request, error)
+	HasStatus(ctx context.Context, id string) (bool, error)
+	HasState(ctx context.Context, id string) (bool, error)
+
+	// DestroyState removes a state, Tidy whatever of the status and the config
+	// patches of a request nobody else holds, and Release our finalizer from a
+	// request that is tearing down. What is gone already is done.
+	DestroyState(ctx context.Context, id string) error
+	Tidy(ctx context.Context, id string) error
+	Release(ctx context.Context, id string) error
+}
+
+// dead tells whether a request is beyond what the SDK will ever do: it is
+// tearing down and has neither a status, which Omni holds until the node has
+// left its cluster, nor a state, without which the SDK does not call us.
+func (r Request) dead(hasStatus, hasState bool) bool {
+	return r.TearingDown && r.Held && !hasStatus && !hasState
+}
