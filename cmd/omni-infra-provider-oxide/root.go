@@ -117,6 +117,7 @@ func serve(ctx context.Context, cfg config.Config) error {
 		Rack: silo, Factory: factory, FactoryURL: cfg.Factory.URL,
 		Concurrency: cfg.Concurrency, MaxCreates: cfg.MaxCreates,
 		Settle: cfg.SettleTime, ScratchGrace: cfg.ScratchGrace,
+		Janitor: provider.JanitorMode(cfg.Janitor), JanitorGrace: cfg.JanitorGrace,
 		Board: board, Logger: logger,
 	})
 

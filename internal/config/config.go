@@ -40,6 +40,11 @@ type Config struct {
 	// ScratchGrace is how long the scratch objects of an importing process
 	// that shows no sign of life are left alone.
 	ScratchGrace time.Duration
+	// Janitor is what is done about orphans: JanitorOff, JanitorDryRun or
+	// JanitorOn.
+	Janitor string
+	// JanitorGrace is how long something must have been an orphan.
+	JanitorGrace time.Duration
 	// HealthAddress is what /healthz and /readyz are served on, empty for not
 	// at all.
 	HealthAddress string
@@ -79,6 +84,13 @@ type Log struct {
 	Level  zapcore.Level
 	Format string // FormatJSON or FormatConsole
 }
+
+// What the janitor may do.
+const (
+	JanitorOff    = "off"
+	JanitorDryRun = "dry-run"
+	JanitorOn     = "on"
+)
 
 // The formats of the log.
 const (

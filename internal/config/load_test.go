@@ -79,7 +79,7 @@ func TestDefaults(t *testing.T) {
 		Provider:    Provider{ID: "oxide", Name: "Oxide", Description: "Talos machines on an Oxide rack"},
 		Oxide:       Oxide{Host: "https://silo.sys.example.com", Token: token},
 		Log:         Log{Level: zapcore.InfoLevel, Format: "json"},
-		Concurrency: 10, MaxCreates: 4, SettleTime: 2 * time.Minute, ScratchGrace: 2 * time.Minute,
+		Concurrency: 10, MaxCreates: 4, SettleTime: 2 * time.Minute, ScratchGrace: 2 * time.Minute, Janitor: JanitorOn, JanitorGrace: 10 * time.Minute,
 	}
 	if c != want {
 		t.Errorf("\n got %v\nwant %v", c, want)
@@ -240,6 +240,7 @@ func TestMistakes(t *testing.T) {
 		},
 		{[]string{"MAX_CREATES", "many"}, `--max-creates / MAX_CREATES: "many" is not a whole number of 1 to 100`},
 		{[]string{"SETTLE_TIME", "120"}, `--settle-time / SETTLE_TIME: "120" is not a time of 1s to 24h, such as 90s or 2m`},
+		{[]string{"JANITOR", "yes"}, `--janitor / JANITOR: "yes" is none of off, dry-run and on`},
 		{[]string{"SCRATCH_GRACE", "48h"}, `--scratch-grace / SCRATCH_GRACE: "48h" is not a time of 1s to 24h, such as 90s or 2m`},
 		{[]string{"HEALTH_ADDRESS", "8080"}, `--health-address / HEALTH_ADDRESS: "8080" is not HOST:PORT or :PORT`},
 		{[]string{"HEALTH_ADDRESS", ":http"}, `--health-address / HEALTH_ADDRESS: ":http" is not HOST:PORT or :PORT`},

@@ -148,6 +148,18 @@ func workOptions() []option {
 			read:  duration(func(c *Config) *time.Duration { return &c.ScratchGrace }),
 		},
 		{
+			flag: "janitor", env: "JANITOR", kind: "mode", def: JanitorOn, required: true,
+			help:  "What is done about orphans, objects whose machine request is gone: off, dry-run (log them) or on (remove them)",
+			field: func(c *Config) any { return &c.Janitor },
+			read:  readJanitor,
+		},
+		{
+			flag: "janitor-grace", env: "JANITOR_GRACE", kind: "duration", def: "10m", required: true,
+			help:  "How long something must have been an orphan before it is removed, 1s to 24h",
+			field: func(c *Config) any { return &c.JanitorGrace },
+			read:  duration(func(c *Config) *time.Duration { return &c.JanitorGrace }),
+		},
+		{
 			flag: "health-address", env: "HEALTH_ADDRESS", kind: "address",
 			help:  "HOST:PORT to serve /healthz and /readyz on; empty for not at all",
 			field: func(c *Config) any { return &c.HealthAddress },

@@ -165,6 +165,17 @@ func readLogFormat(c *Config, text string) error {
 	return nil
 }
 
+func readJanitor(c *Config, text string) error {
+	switch text {
+	case JanitorOff, JanitorDryRun, JanitorOn:
+		c.Janitor = text
+
+		return nil
+	default:
+		return fmt.Errorf("%s is none of off, dry-run and on", shown(text))
+	}
+}
+
 func oneLine(field func(*Config) *string) func(*Config, string) error {
 	return func(c *Config, text string) error {
 		if strings.ContainsAny(text, "\r\n") || len(text) > 256 {

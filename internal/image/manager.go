@@ -58,7 +58,8 @@ type Manager struct {
 	uploads  chan struct{}
 	deleting chan struct{}
 
-	run run
+	run      run
+	suspects suspects
 }
 
 // New makes a manager. Nothing happens before Run.

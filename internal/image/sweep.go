@@ -37,6 +37,7 @@ type remains struct {
 	runs   map[string]bool // that still have scratch somewhere
 	listed map[string]bool // projects whose lists were complete
 	orphan map[string]bool // projects with scratch of no known run
+	dirty  map[string]bool // projects with scratch of any run
 }
 
 func (m *Manager) sweepLoop(ctx context.Context) {
@@ -84,7 +85,11 @@ func (s *sweep) round(ctx context.Context, now time.Time) error {
 		}
 	}
 
-	left := remains{runs: map[string]bool{}, listed: map[string]bool{}, orphan: map[string]bool{}}
+	for _, p := range s.m.suspects.all() {
+		projects[p] = true
+	}
+
+	left := remains{runs: map[string]bool{}, listed: map[string]bool{}, orphan: map[string]bool{}, dirty: map[string]bool{}}
 
 	for _, p := range sorted(projects) {
 		err := s.project(ctx, p, now, left)
@@ -177,13 +182,13 @@ func (s *sweep) project(ctx context.Context, projectID string, now time.Time, le
 		delete(byDisk, d.Id)
 
 		if mark, ok := s.m.mark(d.Description, naming.KindScratch); ok {
-			left.runs[mark.Run] = true
+			left.runs[mark.Run], left.dirty[projectID] = true, true
 			s.disk(projectID, d, mark.Run, names, now) //nolint:contextcheck // the undo outlives the round
 		}
 	}
 
 	for diskID, names := range byDisk {
-		left.orphan[projectID] = true
+		left.orphan[projectID], left.dirty[projectID] = true, true
 		s.orphans(projectID, diskID, names, now) //nolint:contextcheck // the undo outlives the round
 	}
 
@@ -239,6 +244,8 @@ func (s *sweep) tidy(ctx context.Context, own []string, dead map[string]RunInfo,
 			}
 		}
 	}
+
+	s.m.suspects.clear(left.listed, left.dirty)
 
 	for id, r := range dead {
 		clean := !left.runs[id]

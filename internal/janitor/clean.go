@@ -3,6 +3,8 @@ package janitor
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -21,7 +23,7 @@ type place struct{ project, key string }
 // clean takes the next step with every orphan that is due, and answers when to
 // look again.
 func (j *Janitor) clean(ctx context.Context, f *finding) time.Duration {
-	j.removing = map[string]Orphan{}
+	j.removing, j.ourMachines = map[string]Orphan{}, f.machines
 
 	var (
 		places []place
@@ -41,7 +43,7 @@ func (j *Janitor) clean(ctx context.Context, f *finding) time.Duration {
 
 		j.removing[o.ID] = o
 
-		if at := (place{o.ProjectID, o.Key}); !has(first, o.ID) && ofMachine(o) && first[at].ID == "" {
+		if at := (place{o.ProjectID, o.Key}); ofMachine(o) && first[at].ID == "" {
 			first[at] = o
 
 			places = append(places, at)
@@ -94,7 +96,7 @@ func (j *Janitor) removeMachine(ctx context.Context, o Orphan, silo string) time
 		after = w.After
 	}
 
-	j.tell("remove "+o.ID, "an orphan is still there", err, o.fields()...)
+	j.tell(o.ID, "an orphan is still there", err, o.fields()...)
 
 	return max(after, min(soon, j.every()))
 }
@@ -115,7 +117,7 @@ func (j *Janitor) removeOther(ctx context.Context, o Orphan) {
 	}
 
 	if err != nil && rack.ClassOf(err) != rack.ClassGone && ctx.Err() == nil {
-		j.tell("remove "+o.ID, "an orphan is still there", err, o.fields()...)
+		j.tell(o.ID, "an orphan is still there", err, o.fields()...)
 	}
 }
 
@@ -139,13 +141,20 @@ func (j *Janitor) free(ctx context.Context, o Orphan) error {
 
 // tell logs why something is not done, once and again when that changes.
 func (j *Janitor) tell(what, text string, err error, fields ...zap.Field) {
-	why := err.Error()
+	// Numbers in it, such as the rack's request IDs, are no news.
+	why := withoutNumbers(err.Error())
 	if j.told[what] == why || why == "" {
 		return
 	}
 
 	j.told[what] = why
 	j.cfg.Log.Info(text, append(fields, zap.NamedError("why", err))...)
+}
+
+func withoutNumbers(s string) string {
+	words := strings.Fields(s)
+
+	return strings.Join(slices.DeleteFunc(words, func(w string) bool { return strings.ContainsAny(w, "0123456789") }), " ")
 }
 
 // fields are what the log says of an orphan.

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"go.uber.org/zap"
-
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/instance"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/naming"
 )
@@ -40,7 +38,7 @@ func (j *Janitor) stillOrphan(ctx context.Context, o Orphan) error {
 		return err
 	}
 
-	if len(requests) == 0 && j.despite == 0 && o.Kind == naming.KindInstance {
+	if len(requests) == 0 && j.despite == 0 && j.ourMachines > 0 {
 		return notNow("Omni lists no machine request at all any more")
 	}
 

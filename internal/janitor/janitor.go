@@ -110,7 +110,9 @@ type Janitor struct {
 	failing  bool
 	// removing is what may be removed at the moment, by ID.
 	removing map[string]Orphan
-	told     map[string]string // what was logged last of what is held back
+	// ourMachines is the number of our instances at the last look.
+	ourMachines int
+	told     map[string]string // what was logged last of what is held back, as in seen
 	// despite is the number of instances that a person wants removed although
 	// Omni lists no request.
 	despite int
@@ -275,6 +277,8 @@ func (j *Janitor) sight(f *finding) {
 	for _, u := range f.look.unread {
 		see("unread " + u.ID)
 	}
+
+	maps.DeleteFunc(j.told, func(what, _ string) bool { return j.seen[what] == nil })
 }
 
 // due says whether something was seen for the grace, and more than once.

@@ -47,6 +47,10 @@ type Options struct {
 	Settle     time.Duration
 	// ScratchGrace is after how long without renewal a run counts as dead.
 	ScratchGrace time.Duration
+	// Janitor says what is done about orphans, JanitorGrace for how long
+	// something must have been one.
+	Janitor      JanitorMode
+	JanitorGrace time.Duration
 
 	Board  *health.Board
 	Logger *zap.Logger
@@ -66,6 +70,9 @@ type Daemon struct {
 	work    *Provisioner
 	working sync.WaitGroup
 	endWork context.CancelFunc
+	// machines and images are those of work.
+	machines *instance.Machines
+	images   *image.Manager
 
 	states *stateLook
 }
@@ -107,7 +114,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 
 // makeWork builds what needs the owner's ID.
 func (d *Daemon) makeWork(owner string) *image.Manager {
-	images := image.New(image.Config{
+	d.images = image.New(image.Config{
 		Rack: d.opts.Rack,
 		Source: image.FactorySource{Factory: d.opts.Factory, Address: func(ctx context.Context) (image.Address, error) {
 			base, err := d.factoryURL(ctx)
@@ -118,7 +125,7 @@ func (d *Daemon) makeWork(owner string) *image.Manager {
 		Owner: owner, Provider: d.opts.ProviderID, Run: d.run, Grace: d.opts.ScratchGrace,
 	})
 
-	machines := instance.New(instance.Config{
+	d.machines = instance.New(instance.Config{
 		Rack: d.opts.Rack, Owner: owner, Provider: d.opts.ProviderID, Run: d.run,
 		MaxCreates: min(d.opts.MaxCreates, max((d.opts.Concurrency-2)/2, 1)), Settle: d.opts.Settle,
 		Silo: func(ctx context.Context) (string, error) {
@@ -132,14 +139,14 @@ func (d *Daemon) makeWork(owner string) *image.Manager {
 	})
 
 	d.work = &Provisioner{
-		State: d.state, Silo: d.opts.Rack, Images: images, Machines: machines, Factory: d.factoryURL, Owner: owner,
+		State: d.state, Silo: d.opts.Rack, Images: d.images, Machines: d.machines, Factory: d.factoryURL, Owner: owner,
 		teardowns: newTeardowns(),
 	}
 
 	d.opts.Logger.Info("linked to Omni", zap.String("omni.provider.id", d.opts.ProviderID), zap.String("owner", owner),
 		zap.String("run", d.run), zap.String("oxide.host", d.opts.Rack.Host()))
 
-	return images
+	return d.images
 }
 
 // state is the state of the newest Omni client.
