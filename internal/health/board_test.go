@@ -237,33 +237,3 @@ func TestARackThatIsAwayIsProbedSlowlyAndHeals(t *testing.T) {
 		<-done
 	})
 }
-
-// Invariant: what only a person should look at is told to Omni and does not
-// take the daemon out of service.
-func TestANoteIsShownAndTheProbeStaysReady(t *testing.T) {
-	t.Parallel()
-
-	core, logs := observer.New(zapcore.WarnLevel)
-	b := NewBoard(zap.New(core), "omni")
-	b.OK("omni")
-	b.Note("janitor", "brake", "nothing is removed")
-	b.Note("janitor", "brake", "nothing is removed still")
-
-	if code, body := get(t, b.Handler(), "/readyz"); code != 200 {
-		t.Errorf("with a note: %d %q", code, body)
-	}
-
-	if err := b.Err(); err == nil || err.Error() != "janitor: nothing is removed still" {
-		t.Errorf("Omni is told %v", err)
-	}
-
-	if logs.Len() != 1 {
-		t.Errorf("logged %d times", logs.Len())
-	}
-
-	b.OK("janitor")
-
-	if b.Err() != nil {
-		t.Errorf("Omni is still told %v", b.Err())
-	}
-}
