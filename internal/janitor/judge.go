@@ -170,6 +170,7 @@ type keys struct {
 	requests map[string]Request // by key
 	sets     map[string]bool    // keys of the sets of living requests
 	states   map[string]string  // IDs of all states, by key
+	held     map[string]bool    // keys of states that are not ours to touch
 	dead     map[string]bool
 	// connected are the keys of machines that are connected in Omni.
 	connected map[string]bool
@@ -179,7 +180,7 @@ type keys struct {
 func newKeys(l *look) *keys {
 	k := &keys{
 		requests: map[string]Request{}, sets: map[string]bool{}, states: map[string]string{},
-		dead: map[string]bool{}, connected: map[string]bool{}, groups: map[string]bool{},
+		held: map[string]bool{}, dead: map[string]bool{}, connected: map[string]bool{}, groups: map[string]bool{},
 	}
 
 	for id, r := range l.requests {
@@ -194,6 +195,7 @@ func newKeys(l *look) *keys {
 
 	for id, s := range l.states {
 		k.states[naming.RequestKey(id)] = id
+		k.held[naming.RequestKey(id)] = s.Held != ""
 
 		for _, g := range s.Spec.GetPlan().GetAntiAffinityGroupIds() {
 			k.groups[g] = true
@@ -246,7 +248,7 @@ func sameUUID(a, b string) bool {
 func (k *keys) orphan(o *Orphan, description string) bool {
 	r, there := k.requests[o.Key]
 
-	if there && !k.dead[o.Key] || o.Kind == naming.KindGroup && (k.sets[o.Key] || k.groups[o.ID]) {
+	if there && !k.dead[o.Key] || k.held[o.Key] || o.Kind == naming.KindGroup && (k.sets[o.Key] || k.groups[o.ID]) {
 		return false
 	}
 

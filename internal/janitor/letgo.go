@@ -2,6 +2,7 @@ package janitor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"go.uber.org/zap"
@@ -82,6 +83,8 @@ func (j *Janitor) destroy(ctx context.Context, f *finding, s State) error {
 	plan := s.Spec.GetPlan()
 
 	switch {
+	case s.Held != "":
+		return errors.New(s.Held)
 	case f.marked[naming.RequestKey(s.ID)]:
 		return notNow("something of request %s is still in the rack", s.ID)
 	case plan.GetOwner() != "" && plan.GetOwner() != j.cfg.Owner:

@@ -23,6 +23,9 @@ type Request struct {
 type State struct {
 	ID   string
 	Spec *specs.InstanceSpec
+	// Held says why neither it nor anything of its machine is ours to touch, in
+	// one line: a newer version or another provider made it. Empty if it is ours.
+	Held string
 }
 
 // Machine is a machine that has joined Omni.
@@ -41,6 +44,7 @@ type Omni interface {
 	// of those that have config patches.
 	Statuses(ctx context.Context) ([]string, error)
 	Patches(ctx context.Context) ([]string, error)
+	// States has one entry for each request, those of other providers included.
 	States(ctx context.Context) ([]State, error)
 	Machines(ctx context.Context) ([]Machine, error)
 	// ImportProjects are the IDs of the projects in the records of import runs.

@@ -89,17 +89,53 @@ func (r *Records) Patches(ctx context.Context) ([]string, error) {
 
 // States implements janitor.Omni.
 func (r *Records) States(ctx context.Context) ([]janitor.State, error) {
-	all, err := safe.StateList[*Instance](ctx, r.State(), metadata(instanceName, ""))
+	ours, theirs, err := listStates(ctx, r.State())
 	if err != nil {
-		return nil, fmt.Errorf("listing the states of machine requests in Omni: %w", err)
+		return nil, err
 	}
 
 	var out []janitor.State
-	for s := range all.All() {
-		out = append(out, janitor.State{ID: s.Metadata().ID(), Spec: s.TypedSpec().Value})
+
+	published := map[resource.ID]bool{}
+	for _, s := range theirs {
+		published[s.Metadata().ID()] = true
+		out = append(out, janitor.State{ID: s.Metadata().ID(), Held: wordsOf(OddPublished)})
+	}
+
+	for _, s := range ours {
+		// The SDK makes an empty one beside that of the published provider.
+		if !published[s.Metadata().ID()] {
+			out = append(out, janitor.State{ID: s.Metadata().ID(), Spec: s.TypedSpec().Value, Held: heldState(s)})
+		}
 	}
 
 	return out, nil
+}
+
+// heldState says why a state of our type is not one to act upon.
+func heldState(res *Instance) string {
+	plan := res.TypedSpec().Value.GetPlan()
+
+	switch {
+	case plan != nil && otherRequest(plan, res.Metadata().ID()):
+		return wordsOf(OddRequest)
+	case plan != nil && checkFormat(plan) != nil:
+		return wordsOf(OddFormat)
+	case hasUnknown(res.TypedSpec().Value.ProtoReflect()):
+		return wordsOf(OddFields)
+	default:
+		return ""
+	}
+}
+
+func wordsOf(odd Oddity) string {
+	for _, o := range oddities {
+		if o.is == odd {
+			return o.full
+		}
+	}
+
+	return string(odd)
 }
 
 // Machines implements janitor.Omni. A provider's key sees the machines of the
@@ -161,11 +197,17 @@ func (r *Records) HasStatus(ctx context.Context, id string) (bool, error) {
 	return r.has(ctx, infra.NewMachineRequestStatus(id).Metadata(), "status")
 }
 
-// HasState implements janitor.Omni.
+// HasState implements janitor.Omni. One of the published provider counts too.
 func (r *Records) HasState(ctx context.Context, id string) (bool, error) {
-	md := metadata(instanceName, id)
+	for _, name := range []string{publishedName, instanceName} {
+		md := metadata(name, id)
 
-	return r.has(ctx, &md, "state")
+		if has, err := r.has(ctx, &md, "state"); has || err != nil {
+			return has, err
+		}
+	}
+
+	return false, nil
 }
 
 func (r *Records) has(ctx context.Context, ptr resource.Pointer, what string) (bool, error) {
