@@ -132,7 +132,7 @@ func objectFieldSchema(f field) object {
 				{"required", []string{"type"}},
 			}},
 			member{"else", object{
-				{"properties", object{{"size", object{{"exclusiveMaximum", maxDistributed + 1}}}}},
+				{"properties", object{{"size", object{{"type", "integer"}, {"exclusiveMaximum", maxDistributed + 1}}}}},
 			}})
 	}
 
