@@ -56,7 +56,7 @@ func (s *Server) boot(i *instance, cidata []byte) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 
-		if i.vm == v && i.state == stateRunning {
+		if i.vm == v && (i.state == stateRunning || i.state == stateMigrating) {
 			s.guestHalted(i) //nolint:contextcheck // a later boot has a context of its own, not that of this guest
 		}
 	})

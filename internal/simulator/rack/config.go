@@ -42,6 +42,8 @@ type Config struct {
 	Booter Booter
 	// Content says what becomes of uploaded bytes; empty is ContentKept.
 	Content ContentMode
+	// JumboFrames is the fleet's opt-in: without it no instance may have them.
+	JumboFrames bool
 	// SwapGuestUUID hands guests their instance ID with the first three groups
 	// byte-swapped, as some releases of the hypervisor did.
 	SwapGuestUUID bool
@@ -71,6 +73,8 @@ type Sled struct {
 	Memory int64 // bytes
 	// Platform is amd_milan (the default), amd_turin or amd_turin_v2.
 	Platform string
+	// LocalStorage is the space for local disks, in bytes; 0 means 10 TiB.
+	LocalStorage int64
 }
 
 // Pool is a set of external addresses.
@@ -102,6 +106,7 @@ type Latencies struct {
 	ExternalIP                     time.Duration // attach and detach of external addresses
 	Start, Stop, Reboot            time.Duration // starting to running, stopping to stopped, rebooting to running
 	Fail                           time.Duration // a lost VM: stopping to failed; a halted one: stopping to stopped
+	Migrate                        time.Duration // migrating to running
 	RestartCooldown                time.Duration // between two automatic restarts
 }
 
@@ -115,7 +120,7 @@ func DefaultLatencies() Latencies {
 		InstanceCreate: 500 * time.Millisecond, InstanceDelete: 200 * time.Millisecond,
 		InstanceStart: 200 * time.Millisecond, ExternalIP: 100 * time.Millisecond,
 		Start: 5 * time.Second, Stop: 3 * time.Second, Reboot: 5 * time.Second,
-		Fail: time.Second, RestartCooldown: 5 * time.Minute,
+		Fail: time.Second, Migrate: 20 * time.Second, RestartCooldown: 5 * time.Minute,
 	}
 }
 
@@ -138,6 +143,12 @@ func (c *Config) setDefaults() {
 
 	if c.Sleds == nil {
 		c.Sleds = DefaultSleds(4)
+	}
+
+	for i := range c.Sleds {
+		if c.Sleds[i].LocalStorage == 0 {
+			c.Sleds[i].LocalStorage = 10 << 40
+		}
 	}
 
 	if c.Pools == nil {

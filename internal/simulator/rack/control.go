@@ -60,6 +60,9 @@ type InstanceState struct {
 	RunState string `json:"run_state"`
 	Intent   string `json:"intent"`
 	Sled     string `json:"sled,omitempty"`
+	// MigrationID and MigrationTarget are set while the instance migrates.
+	MigrationID     string `json:"migration_id,omitempty"`
+	MigrationTarget string `json:"migration_target,omitempty"`
 	// NATLost is set when a refused delete has taken the instance's NAT
 	// entries: it has no way out any more.
 	NATLost bool `json:"nat_lost"`
@@ -78,6 +81,10 @@ func (s *Server) Inspect(id string) (InstanceState, bool) {
 	out := InstanceState{ID: i.id, Name: i.name, RunState: string(i.state), Intent: string(i.intent), NATLost: i.natLost}
 	if i.sled != nil {
 		out.Sled = i.sled.Name
+	}
+
+	if m := i.migration; m != nil {
+		out.MigrationID, out.MigrationTarget = m.id, m.target.Name
 	}
 
 	return out, true
@@ -106,6 +113,8 @@ func (s *Server) control(mux *http.ServeMux) {
 	})
 	mux.HandleFunc("POST /simulator/instances/{id}/crash", s.postEvent(s.Crash))
 	mux.HandleFunc("POST /simulator/instances/{id}/power-off", s.postEvent(s.GuestPowerOff))
+	mux.HandleFunc("POST /simulator/instances/{id}/reboot", s.postEvent(s.GuestReboot))
+	mux.HandleFunc("POST /simulator/instances/{id}/migrate", s.postEvent(s.Migrate))
 }
 
 func controlError(w http.ResponseWriter, status int, message string) {

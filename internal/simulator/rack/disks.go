@@ -29,6 +29,7 @@ type disk struct {
 	meta
 	size, blockSize int64
 	local           bool
+	claimed         *sled // where a local disk has its space, once it was started with
 	readOnly        bool
 	source          string // blank, snapshot, image or importing_blocks
 	snapshotID      string
@@ -134,7 +135,17 @@ func (s *Server) readyDisk(d *disk) {
 // dropDisk takes a disk away with all it costs. Held: s.mu.
 func (s *Server) dropDisk(d *disk) {
 	s.disks.remove(d)
+	s.freeDisk(d)
+}
+
+// freeDisk gives back what a disk takes. Held: s.mu.
+func (s *Server) freeDisk(d *disk) {
 	s.freeStorage(d.size, !d.local)
+
+	if d.claimed != nil {
+		d.claimed.local -= d.size
+		d.claimed = nil
+	}
 }
 
 func (s *Server) diskCreate(c *call) (answer, error) {
@@ -196,7 +207,7 @@ func (s *Server) diskDelete(c *call) (answer, error) {
 	// The record is gone at once; what it cost is freed when the saga ends.
 	s.disks.remove(d)
 	s.saga(s.cfg.Latencies.DiskDelete)
-	s.freeStorage(d.size, !d.local)
+	s.freeDisk(d)
 
 	return noContent(), nil
 }

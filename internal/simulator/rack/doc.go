@@ -89,4 +89,6 @@
 //	GET    /simulator/instances/{id}
 //	POST   /simulator/instances/{id}/crash
 //	POST   /simulator/instances/{id}/power-off
+//	POST   /simulator/instances/{id}/reboot
+//	POST   /simulator/instances/{id}/migrate
 package rack

@@ -51,6 +51,7 @@ type instance struct {
 	keys     []*sshKey
 	policy   string // never, best_effort, or empty
 	platform string
+	jumbo    bool
 	bootDisk string  // ID
 	disks    []*disk // in order of their slots
 	nics     []*nic
@@ -64,7 +65,8 @@ type instance struct {
 	lastRestart time.Time
 	natLost     bool  // a refused delete has taken its NAT entries
 	sled        *sled // holds a reservation while there is a VM
-	gen         int   // moves with the state: a timer of an older state is void
+	migration   *migration
+	gen         int // moves with the state: a timer of an older state is void
 	vm          *vm
 }
 
@@ -73,6 +75,8 @@ func (i *instance) become(st runState) {
 	i.stateTime = time.Now().UTC()
 	i.gen++
 }
+
+func (i *instance) touch() { i.modified = time.Now().UTC() }
 
 type instanceView struct {
 	identity
@@ -96,7 +100,7 @@ func (s *Server) viewInstance(i *instance) any {
 		identity: i.identity(), ProjectID: i.scope, Hostname: i.hostname, NCPUs: i.ncpus, Memory: i.memory,
 		BootDiskID: orNull(i.bootDisk), RunState: i.state, TimeRunStateUpdated: i.stateTime,
 		CPUPlatform: orNull(i.platform), AutoRestartPolicy: orNull(i.policy),
-		AutoRestartEnabled: i.policy != "never",
+		AutoRestartEnabled: i.policy != "never", EnableJumboFrames: i.jumbo,
 	}
 
 	if !i.lastRestart.IsZero() {

@@ -35,7 +35,7 @@ func (s *Server) instanceCreate(c *call) (answer, error) {
 		return answer{}, err
 	}
 
-	if err := spec.check(); err != nil {
+	if err := spec.check(s); err != nil {
 		return answer{}, err
 	}
 
@@ -89,7 +89,7 @@ func (cr *creation) record() error {
 	cr.i = &instance{
 		meta:  newMeta(cr.p.id, spec.name, spec.description),
 		ncpus: spec.ncpus, memory: spec.memory, hostname: spec.hostname, userData: spec.userData,
-		policy: spec.policy, platform: spec.platform,
+		policy: spec.policy, platform: spec.platform, jumbo: spec.jumbo,
 		state: stateCreating, stateTime: time.Now().UTC(), intent: intentStopped,
 	}
 

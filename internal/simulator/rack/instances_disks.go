@@ -1,11 +1,14 @@
 package rack
 
-// instanceDiskAttach and instanceDiskDetach need an instance that does not run.
+import "slices"
+
+// instanceDiskAttach needs an instance that is stopped; instanceDiskDetach makes
+// do with a failed one.
 func (s *Server) instanceDiskAttach(c *call) (answer, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
-	i, d, err := s.instanceAndDisk(c)
+	i, d, err := s.instanceAndDisk(c, stateStopped)
 	if err != nil {
 		return answer{}, err
 	}
@@ -28,7 +31,7 @@ func (s *Server) instanceDiskDetach(c *call) (answer, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
-	i, d, err := s.instanceAndDisk(c)
+	i, d, err := s.instanceAndDisk(c, stateStopped, stateFailed)
 	if err != nil {
 		return answer{}, err
 	}
@@ -45,7 +48,7 @@ func (s *Server) instanceDiskDetach(c *call) (answer, error) {
 	return accepted(viewDisk(d)), nil
 }
 
-func (s *Server) instanceAndDisk(c *call) (*instance, *disk, error) {
+func (s *Server) instanceAndDisk(c *call, in ...runState) (*instance, *disk, error) {
 	o := parseBody(c.body)
 	selector := o.nameOrID("disk")
 
@@ -68,7 +71,7 @@ func (s *Server) instanceAndDisk(c *call) (*instance, *disk, error) {
 		return nil, nil, err
 	}
 
-	if i.state != stateStopped && i.state != stateFailed {
+	if !slices.Contains(in, i.state) {
 		return nil, nil, invalidRequest("cannot attach or detach disk %q: instance is %s, it must be stopped", d.name, i.state)
 	}
 

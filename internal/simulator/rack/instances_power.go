@@ -1,7 +1,6 @@
 package rack
 
 import (
-	"fmt"
 	"time"
 
 	"go.uber.org/zap"
@@ -90,9 +89,10 @@ func (s *Server) instanceStop(c *call) (answer, error) {
 	switch i.state {
 	case stateFailed:
 		i.become(stateStopped)
-	case stateStarting, stateRunning, stateRebooting, stateMigrating:
+	case stateStarting, stateRunning, stateRebooting:
 		s.endVM(i, s.cfg.Latencies.Stop, stateStopped)
-	case stateCreating, stateStopping, stateStopped:
+	case stateCreating, stateStopping, stateStopped, stateMigrating:
+		// A migration goes on to its end first.
 	}
 
 	return accepted(s.viewInstance(i)), nil
@@ -111,6 +111,13 @@ func (s *Server) instanceReboot(c *call) (answer, error) {
 		return answer{}, invalidRequest("instance state cannot be changed from state %q", string(i.state))
 	}
 
+	s.reboot(i)
+
+	return accepted(s.viewInstance(i)), nil
+}
+
+// reboot lets the guest begin anew. Held: s.mu.
+func (s *Server) reboot(i *instance) {
 	// The config disk is made at a start, not at a reboot.
 	cidata := i.vm.cidata
 	down := i.halt()
@@ -133,8 +140,6 @@ func (s *Server) instanceReboot(c *call) (answer, error) {
 			s.boot(i, cidata)
 		}
 	})
-
-	return accepted(s.viewInstance(i)), nil
 }
 
 // endVM takes an instance through stopping to its end state, when the guest is
@@ -185,7 +190,7 @@ func (s *Server) restartLater(i *instance) {
 	gen := i.gen
 
 	s.later(wait, func() {
-		if i.gen != gen || i.intent != intentRunning {
+		if i.gen != gen || i.intent != intentRunning || i.policy == "never" {
 			return
 		}
 
@@ -196,42 +201,4 @@ func (s *Server) restartLater(i *instance) {
 			s.restartLater(i)
 		}
 	})
-}
-
-// Crash makes an instance's VM fail, as a lost sled or hypervisor would.
-func (s *Server) Crash(id string) error {
-	return s.event(id, func(i *instance) { s.endVM(i, s.cfg.Latencies.Fail, stateFailed) })
-}
-
-// GuestPowerOff makes a guest halt itself: the instance stops and stays so.
-func (s *Server) GuestPowerOff(id string) error {
-	return s.event(id, s.guestHalted)
-}
-
-func (s *Server) guestHalted(i *instance) {
-	if i.intent == intentRunning {
-		i.intent = intentGuestShutdown
-	}
-
-	s.endVM(i, s.cfg.Latencies.Fail, stateStopped)
-}
-
-func (s *Server) event(id string, f func(*instance)) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-
-	i, found := s.instances.get(id)
-	if !found {
-		return notFound(kindInstance, id)
-	}
-
-	switch i.state {
-	case stateStarting, stateRunning, stateRebooting, stateMigrating:
-		f(i)
-
-		return nil
-	case stateCreating, stateStopping, stateStopped, stateFailed:
-	}
-
-	return fmt.Errorf("instance %s is %s and has no running VM", id, i.state)
 }

@@ -2,6 +2,7 @@ package rack
 
 import (
 	"encoding/base64"
+	"net/netip"
 	"strings"
 )
 
@@ -26,7 +27,7 @@ type instanceSpec struct {
 	nics                        []nicSpec
 	explicitNICs                bool // interfaces were listed, if only none
 	ips                         []externalIPSpec
-	multicast                   int
+	multicast                   int // groups to join: multicast is off here, they are ignored
 	userData                    []byte
 	allKeys                     bool
 	keys, groups                []string
@@ -43,7 +44,7 @@ func (o *object) instanceSpec() instanceSpec {
 		jumbo:     o.boolOr("enable_jumbo_frames", false),
 		start:     o.boolOr("start", true),
 		userData:  o.userData(),
-		multicast: len(o.objects("multicast_groups")),
+		multicast: o.multicastGroups(),
 		groups:    o.namesOrIDs("anti_affinity_groups", o.list("anti_affinity_groups")),
 	}
 
@@ -116,22 +117,58 @@ func (o *object) externalIP() externalIPSpec {
 	return externalIPSpec{ephemeral: true, pool: o.poolSelector()}
 }
 
+// multicastGroups reads the groups to join, and counts them.
+func (o *object) multicastGroups() int {
+	groups := o.objects("multicast_groups")
+
+	for _, g := range groups {
+		g.text("group")
+		g.optionalOneOf("ip_version", "v4", "v6")
+
+		if raw, has := g.value("source_ips"); has {
+			for _, ip := range g.listOf("source_ips", raw) {
+				if _, err := netip.ParseAddr(g.textOf("source_ips", ip)); g.err == nil && err != nil {
+					g.fail("source_ips", "invalid IP address syntax")
+				}
+			}
+		}
+
+		o.adopt(g)
+	}
+
+	return len(groups)
+}
+
+// checkSize applies the limits of what a VM can be.
+func (s *Server) checkSize(ncpus int, memory int64, jumbo bool) error {
+	switch {
+	case ncpus > maxCPUs:
+		return invalidValue("ncpus", "cannot have more than %d vCPUs per instance", maxCPUs)
+	case memory < gib:
+		return invalidValue("size", "memory must be at least %d bytes", gib)
+	case memory%gib != 0:
+		return invalidValue("size", "memory must be divisible by %d bytes", gib)
+	case memory > maxMemory:
+		return invalidValue("size", "memory must be less than or equal to %d bytes", maxMemory)
+	case jumbo && !s.cfg.JumboFrames:
+		return invalidRequest("jumbo frames are not enabled on this rack")
+	}
+
+	return nil
+}
+
 // check applies the limits that the control plane knows before it begins.
-func (i *instanceSpec) check() error {
+func (i *instanceSpec) check(s *Server) error {
+	if err := s.checkSize(i.ncpus, i.memory, i.jumbo); err != nil {
+		return err
+	}
+
 	disks := len(i.disks)
 	if i.boot != nil {
 		disks++
 	}
 
 	switch {
-	case i.ncpus > maxCPUs:
-		return invalidValue("ncpus", "cannot have more than %d vCPUs per instance", maxCPUs)
-	case i.memory < gib:
-		return invalidValue("size", "memory must be at least %d bytes", gib)
-	case i.memory%gib != 0:
-		return invalidValue("size", "memory must be divisible by %d bytes", gib)
-	case i.memory > maxMemory:
-		return invalidValue("size", "memory must be less than or equal to %d bytes", maxMemory)
 	case disks > maxDisks:
 		return invalidRequest("cannot attach more than %d disks to instance", maxDisks)
 	case len(i.nics) > maxNICs:
@@ -142,8 +179,6 @@ func (i *instanceSpec) check() error {
 		return invalidRequest("An instance may not join more than %d multicast groups", maxExternalIPs)
 	case len(i.keys) > maxInstanceKeys:
 		return invalidRequest("cannot attach more than %d ssh keys to instance", maxInstanceKeys)
-	case i.jumbo:
-		return invalidRequest("jumbo frames are not enabled on this rack")
 	}
 
 	if err := i.checkNames(); err != nil {

@@ -274,8 +274,9 @@ func TestAutoRestart(t *testing.T) {
 		t.Errorf("restart times are %v and %v", v.TimeLastAutoRestarted, v.AutoRestartCooldownExpiration)
 	}
 
+	step()
+	r.reaches(i.Id, oxide.InstanceStateRunning)
 	must(0, r.Crash(i.Id))(t)
-	step() // two timers, one of them void
 	step()
 	r.reaches(i.Id, oxide.InstanceStateFailed)
 	must(0, r.startInstance(i.Id))(t) // by hand, at once

@@ -95,6 +95,7 @@ func apiRoutes() []route {
 		{"instance_list", "GET /v1/instances", (*Server).instanceList},
 		{"instance_create", "POST /v1/instances", (*Server).instanceCreate},
 		{"instance_view", "GET /v1/instances/{instance}", (*Server).instanceView},
+		{"instance_update", "PUT /v1/instances/{instance}", (*Server).instanceUpdate},
 		{"instance_delete", "DELETE /v1/instances/{instance}", (*Server).instanceDelete},
 		{"instance_start", "POST /v1/instances/{instance}/start", (*Server).instanceStart},
 		{"instance_stop", "POST /v1/instances/{instance}/stop", (*Server).instanceStop},
