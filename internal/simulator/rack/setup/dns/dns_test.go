@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func planned(t *testing.T) plan.Services {
+func planned(t *testing.T) (plan.Services, []netip.AddrPort) {
 	t.Helper()
 
 	d, err := plan.Default(3)
@@ -47,7 +47,12 @@ func planned(t *testing.T) plan.Services {
 		t.Fatal(err)
 	}
 
-	return services
+	servers, err := plan.DNSAddresses(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	return services, servers
 }
 
 func serve(t *testing.T, u *underlay.Underlay, s store.Store, at netip.AddrPort, id string) *Server {
@@ -68,9 +73,9 @@ func serve(t *testing.T, u *underlay.Underlay, s store.Store, at netip.AddrPort,
 
 // Every service and every dataset of a plan is found by name, over the wire.
 func TestAllOfAPlanIsFoundByName(t *testing.T) {
-	services := planned(t)
+	services, servers := planned(t)
 	u := &underlay.Underlay{}
-	r := &Resolver{Servers: Servers(services), Dial: u.DialContext}
+	r := &Resolver{Servers: servers, Dial: u.DialContext}
 
 	for i, at := range r.Servers {
 		d := serve(t, u, &store.Memory{}, at, fmt.Sprint(i))
@@ -119,9 +124,9 @@ func TestAllOfAPlanIsFoundByName(t *testing.T) {
 
 // A foreign client of DNS is served as well.
 func TestTheSystemsResolverReadsTheServer(t *testing.T) {
-	services := planned(t)
+	services, servers := planned(t)
 	u := &underlay.Underlay{}
-	at := Servers(services)[0]
+	at := servers[0]
 
 	d := serve(t, u, &store.Memory{}, at, "one")
 	defer d.Close()
@@ -143,9 +148,9 @@ func TestTheSystemsResolverReadsTheServer(t *testing.T) {
 // A server that is gone is passed over; with none the look-up says so. Records
 // are kept over a restart, and are empty until they are set.
 func TestServersThatComeAndGo(t *testing.T) {
-	services := planned(t)
+	services, servers := planned(t)
 	u, kept := &underlay.Underlay{}, &store.Memory{}
-	r := &Resolver{Servers: Servers(services), Dial: u.DialContext}
+	r := &Resolver{Servers: servers, Dial: u.DialContext}
 
 	if _, err := r.Lookup(t.Context(), "database"); err == nil || !strings.Contains(err.Error(), "connection refused") {
 		t.Errorf("without a server: %v", err)
@@ -191,7 +196,8 @@ func TestRecordsThatCanNotBeRead(t *testing.T) {
 }
 
 func TestAnswersToOddQuestions(t *testing.T) {
-	records := Of(planned(t))
+	services, _ := planned(t)
+	records := Of(services)
 
 	ask := func(change func(*dnsmessage.Message)) dnsmessage.Message {
 		t.Helper()

@@ -81,16 +81,3 @@ func srvName(kind, id string) string {
 
 	return name
 }
-
-// Servers are the addresses of a plan's internal DNS servers.
-func Servers(services plan.Services) []netip.AddrPort {
-	var out []netip.AddrPort
-
-	for _, s := range services.DNS {
-		if s.Role == plan.DNSInternal {
-			out = append(out, netip.AddrPortFrom(s.Address, plan.PortDNS))
-		}
-	}
-
-	return out
-}

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/simulator/rack/setup/addresses"
@@ -212,9 +213,12 @@ func (d Disk) check(m *mistakes, where string) {
 }
 
 func checkSerial(m *mistakes, where, serial string, seen map[string]bool) {
-	if !legalSerial.MatchString(serial) || seen[serial] {
+	// They are written in either case, and mean the same.
+	key := strings.ToLower(serial)
+
+	if !legalSerial.MatchString(serial) || seen[key] {
 		m.add("%s.serial: %q is missing, no serial number, or there twice", where, serial)
 	}
 
-	seen[serial] = true
+	seen[key] = true
 }

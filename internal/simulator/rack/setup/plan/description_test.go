@@ -108,9 +108,9 @@ func TestMistakesInADescription(t *testing.T) {
 
 func TestADescriptionIsReadStrictly(t *testing.T) {
 	for raw, want := range map[string]string{
-		"name: a\nslots: 3\n":      "slots",
-		"name: [":                  "reading the rack description",
-		"":                         "reading the rack description",
+		"name: a\nslots: 3\n":        "slots",
+		"name: [":                    "reading the rack description",
+		"":                           "reading the rack description",
 		"{\"name\": \"a\"}\n---\n{}": "more than one document",
 	} {
 		if _, err := Parse([]byte(raw)); err == nil || !strings.Contains(err.Error(), want) {

@@ -12,7 +12,7 @@ type placer struct {
 	description Description
 	newID       func() string
 	sleds       []*placed
-	dns         *addresses.Allocator
+	dns         []netip.AddrPort
 	out         Services
 }
 
@@ -31,19 +31,41 @@ type placedPool struct {
 	kinds map[string]bool
 }
 
-func newPlacer(d Description, sleds Sleds, reported Reported, newID func() string) (*placer, error) {
+// DNSAddresses are those of a rack's internal DNS servers. They follow from its
+// subnet, so that every service knows them before it has asked anybody.
+func DNSAddresses(d Description) ([]netip.AddrPort, error) {
 	rack, err := netip.ParsePrefix(d.Subnet)
 	if err != nil {
-		return nil, fmt.Errorf("planning services: %w", err)
+		return nil, fmt.Errorf("subnet: %w", err)
 	}
 
-	dns, err := addresses.Subnet(rack, dnsSubnet)
+	subnet, err := addresses.Subnet(rack, dnsSubnet)
+	if err != nil {
+		return nil, err
+	}
+
+	var out []netip.AddrPort
+
+	for a := addresses.NewAllocator(subnet); len(out) < d.Services.InternalDNS; {
+		next, err := a.Next()
+		if err != nil {
+			return nil, err
+		}
+
+		out = append(out, netip.AddrPortFrom(next, PortDNS))
+	}
+
+	return out, nil
+}
+
+func newPlacer(d Description, sleds Sleds, reported Reported, newID func() string) (*placer, error) {
+	dns, err := DNSAddresses(d)
 	if err != nil {
 		return nil, fmt.Errorf("planning services: %w", err)
 	}
 
 	p := &placer{
-		description: d, newID: newID, dns: addresses.NewAllocator(dns),
+		description: d, newID: newID, dns: dns,
 		out: Services{Format: format, RackID: sleds.RackID},
 	}
 
@@ -134,13 +156,8 @@ func (p *placer) storage() error {
 }
 
 func (p *placer) internalDNS() error {
-	for range p.description.Services.InternalDNS {
-		a, err := p.dns.Next()
-		if err != nil {
-			return err
-		}
-
-		if err := p.dnsServer(DNSInternal, func(*placed) (netip.Addr, error) { return a, nil }, ""); err != nil {
+	for _, at := range p.dns {
+		if err := p.dnsServer(DNSInternal, func(*placed) (netip.Addr, error) { return at.Addr(), nil }, ""); err != nil {
 			return err
 		}
 	}

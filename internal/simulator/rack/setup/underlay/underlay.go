@@ -69,15 +69,23 @@ func (u *Underlay) DialContext(ctx context.Context, network, address string) (ne
 		return nil, fmt.Errorf("dialling in the underlay: %w", err)
 	}
 
-	u.mu.Lock()
-	real, found := u.at[endpoint{strings.TrimRight(network, "46"), at}]
-	u.mu.Unlock()
-
+	real, found := u.Loopback(strings.TrimRight(network, "46"), at)
 	if !found {
 		return nil, fmt.Errorf("dialling %s: %w", at, syscall.ECONNREFUSED)
 	}
 
 	return (&net.Dialer{}).DialContext(ctx, network, real)
+}
+
+// Loopback is the real address of what listens at an address of the underlay,
+// tcp or udp; false where nobody does.
+func (u *Underlay) Loopback(network string, at netip.AddrPort) (string, bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+
+	real, found := u.at[endpoint{network, at}]
+
+	return real, found
 }
 
 func (u *Underlay) join(e endpoint, real string) error {
