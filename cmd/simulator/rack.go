@@ -19,11 +19,11 @@ import (
 // rackOptions are the flags of the simulated rack.
 type rackOptions struct {
 	config    rack.Config
+	setup     rackSetup
 	listen    string
 	token     string
 	tokenFile string
 	faultFile string
-	sleds     int
 	fast      bool
 	noGuests  bool
 	logLevel  string
@@ -39,6 +39,13 @@ func rackCommand() *cobra.Command {
 		Long: `Serve a simulated Oxide rack: the HTTP API of one silo, in version ` + rack.APIVersion + `.
 Instances that run boot simulated Talos machines, which join the Omni that their
 user data names.
+
+The rack comes up as a real one does: its setup waits for the sleds' storage
+pools, plans, starts DNS and services, and hands the rack over to the control
+plane; until then connections to the API are refused. --rack describes another
+rack than the built-in one; --data keeps its plans, so that a restart at any
+point of this ends in the same rack. The objects of the silo live as long as the
+process. Each step is a line on standard output that begins with "setup: ".
 
 Without --token or --token-file a token is made. Once it serves it prints one
 line on standard output:
@@ -75,11 +82,12 @@ JSON array of them.`,
 	flags.StringArrayVar(&options.config.Projects, "project", nil, "project to make at the start; may be repeated (default demo)")
 	flags.Float64Var(&options.config.TimeScale, "time-scale", 1, "factor on all delays")
 	flags.StringVar(&options.faultFile, "faults", "", "file with fault rules, a JSON array")
-	flags.IntVar(&options.sleds, "sleds", 4, "number of sleds")
 	flags.BoolVar(&options.fast, "fast", false, "calls take no time, only starts and stops do")
 	flags.BoolVar(&options.noGuests, "no-guests", false, "boot nothing in instances that run")
 	flags.BoolVar(&options.config.SwapGuestUUID, "swap-guest-uuid", false, "guests read their UUID with the first three groups byte-swapped")
 	flags.StringVar(&options.logLevel, "log-level", "info", "debug, info, warn or error")
+	options.setup.register(flags)
+	command.MarkFlagsMutuallyExclusive("rack", "sleds")
 
 	return command
 }
@@ -89,7 +97,22 @@ func serveRack(ctx context.Context, cmd *cobra.Command, options rackOptions) err
 		return err
 	}
 
-	server, err := rack.New(options.config)
+	// Mistakes are told before the rack comes up, not after.
+	if err := options.check(); err != nil {
+		return err
+	}
+
+	end, err := options.setup.comeUp(ctx, cmd.OutOrStdout(), &options.config)
+	if err != nil {
+		return err
+	}
+	defer end()
+
+	if ctx.Err() != nil {
+		return nil // it was ended while it came up
+	}
+
+	server, err := rack.New(options.config) //nolint:contextcheck // it lives until it is closed
 	if err != nil {
 		return err
 	}
@@ -116,15 +139,9 @@ func serveRack(ctx context.Context, cmd *cobra.Command, options rackOptions) err
 
 // complete makes the configuration of the flags.
 func (o *rackOptions) complete() error {
-	if o.sleds < 1 || o.sleds > 32 {
-		return fmt.Errorf("--sleds is %d: a rack has 1 to 32", o.sleds)
-	}
-
 	if o.config.TimeScale <= 0 {
 		return fmt.Errorf("--time-scale is %g: it must be above 0", o.config.TimeScale)
 	}
-
-	o.config.Sleds = rack.DefaultSleds(o.sleds)
 
 	if !o.noGuests {
 		o.config.Booter = rack.Guests{}
@@ -156,6 +173,22 @@ func (o *rackOptions) complete() error {
 	}
 
 	o.config.Logger = logger
+
+	return nil
+}
+
+// check makes a rack of the configuration, and ends it.
+func (o *rackOptions) check() error {
+	if _, _, err := net.SplitHostPort(o.listen); err != nil {
+		return fmt.Errorf("--listen: %w", err)
+	}
+
+	trial, err := rack.New(o.config)
+	if err != nil {
+		return err
+	}
+
+	trial.Close()
 
 	return nil
 }

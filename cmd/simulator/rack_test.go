@@ -38,12 +38,17 @@ func rackReady(t *testing.T, args ...string) string {
 		}
 	})
 
-	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
+	for lines := bufio.NewReader(out); ; {
+		line, err := lines.ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
 
-	return strings.TrimSpace(line)
+		// What comes before it are the steps of coming up.
+		if !strings.HasPrefix(line, "setup: ") {
+			return strings.TrimSpace(line)
+		}
+	}
 }
 
 func TestRackCommandServesAnyClient(t *testing.T) {
@@ -101,6 +106,8 @@ func TestRackCommandRefusesBadFlags(t *testing.T) {
 	for _, args := range [][]string{
 		{"--sleds", "0"}, {"--time-scale", "0"}, {"--token", "a", "--token-file", "b"},
 		{"--faults", "/none"}, {"--token-file", "/none"}, {"--log-level", "loud"}, {"--project", "Upper"}, {"--listen", "nowhere"},
+		{"--sleds", "33"}, {"--setup-time-scale", "0"}, {"--rack", "/none"}, {"--rack", "rack_test.go"}, {"--rack", "a", "--sleds", "2"},
+		{"--data", "/dev/null/none"}, {"--setup-listen", "nowhere"},
 	} {
 		command := rackCommand()
 		command.SetArgs(args)

@@ -116,6 +116,7 @@ func (s *services) startDatabase(ctx context.Context, x plan.Service) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
+	//nolint:contextcheck // it ends when all else does
 	s.closers = append(s.closers, func() error { return controlplane.Stop(node) })
 
 	return nil
@@ -146,6 +147,7 @@ func (s *services) startControlPlane(ctx context.Context, x plan.Service) error 
 	defer s.mu.Unlock()
 
 	s.planes = append(s.planes, c)
+	//nolint:contextcheck // it ends when all else does
 	s.closers = append(s.closers, func() error {
 		close(closed)
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -216,7 +217,7 @@ func TestADatabaseThatCanNotBeRead(t *testing.T) {
 		who := map[any]bool{}
 
 		for _, e := range u.logs.FilterMessageSnippet("can not read whether the rack has been handed over").All() {
-			if e.Level.String() == "warn" && strings.Contains(e.ContextMap()["error"].(string), "the range is not available") {
+			if e.Level.String() == "warn" && strings.Contains(fmt.Sprint(e.ContextMap()["error"]), "the range is not available") {
 				who[e.ContextMap()["control_plane.id"]] = true
 			}
 		}

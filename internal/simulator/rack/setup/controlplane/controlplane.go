@@ -76,6 +76,7 @@ const stopWithin = time.Second
 
 // Stop ends a server, and waits for what it is doing.
 func Stop(s *http.Server) error {
+	// What ends it must not cut this short.
 	ctx, cancel := context.WithTimeout(context.Background(), stopWithin)
 	defer cancel()
 

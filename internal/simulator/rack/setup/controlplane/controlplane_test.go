@@ -205,7 +205,7 @@ func (p *parts) warned(part string) int {
 	n := 0
 
 	for _, e := range p.logs.FilterMessageSnippet("can not read whether the rack has been handed over").All() {
-		if e.Level == zapcore.WarnLevel && strings.Contains(e.ContextMap()["error"].(string), part) {
+		if e.Level == zapcore.WarnLevel && strings.Contains(fmt.Sprint(e.ContextMap()["error"]), part) {
 			n++
 		}
 	}

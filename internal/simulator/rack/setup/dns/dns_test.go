@@ -79,7 +79,7 @@ func TestAllOfAPlanIsFoundByName(t *testing.T) {
 
 	for i, at := range r.Servers {
 		d := serve(t, u, &store.Memory{}, at, fmt.Sprint(i))
-		defer d.Close()
+		t.Cleanup(func() { d.Close() })
 
 		if err := d.Set(Of(services)); err != nil {
 			t.Fatal(err)

@@ -83,8 +83,8 @@ func (d Disk) ReportsAfter() (time.Duration, bool) {
 		return 0, false
 	}
 
-	// Check has seen to it that it is a duration.
-	after, _ := time.ParseDuration(d.Reports) //nolint:errcheck // empty is at once
+	// Check has seen to it that it is a duration, or empty, which is at once.
+	after, _ := time.ParseDuration(d.Reports)
 
 	return after, true
 }
