@@ -19,7 +19,7 @@ func TestTheDemoEndsWithNothingLeft(t *testing.T) {
 
 	dir := t.TempDir()
 
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", dir, "../omni-infra-provider-oxide", ".")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", dir, "../omni-infra-provider-oxide")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("building: %v\n%s", err, out)
 	}
@@ -27,7 +27,7 @@ func TestTheDemoEndsWithNothingLeft(t *testing.T) {
 	var out bytes.Buffer
 
 	err := demo.Run(t.Context(), demo.Config{
-		Simulator: filepath.Join(dir, "simulator"), Daemon: filepath.Join(dir, "omni-infra-provider-oxide"),
+		Simulator: buildSimulator(t), Daemon: filepath.Join(dir, "omni-infra-provider-oxide"),
 		Class: examples.MachineClass, ClassName: examples.MachineClassName, Scales: []uint32{2, 1, 0},
 		Dir: t.TempDir(), Out: &out,
 	})
@@ -46,18 +46,11 @@ func TestTheDemoEndsWithNothingLeft(t *testing.T) {
 func TestTheDemoFailsWithItsDaemon(t *testing.T) {
 	t.Parallel()
 
-	dir := t.TempDir()
-
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", dir, ".")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("building: %v\n%s", err, out)
-	}
-
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 
 	err := demo.Run(ctx, demo.Config{
-		Simulator: filepath.Join(dir, "simulator"), Daemon: "/bin/false",
+		Simulator: buildSimulator(t), Daemon: "/bin/false",
 		Class: examples.MachineClass, ClassName: examples.MachineClassName, Scales: []uint32{1, 0},
 		Dir: t.TempDir(), Out: &bytes.Buffer{},
 	})

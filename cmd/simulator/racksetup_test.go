@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -42,16 +44,51 @@ type rackProcess struct {
 	err   bytes.Buffer
 }
 
+// programs is where the simulator is built, once, for all tests that need it as
+// a program.
+var programs struct {
+	dir  string
+	once sync.Once
+	path string
+	err  error
+}
+
+func buildProgram() (string, error) {
+	dir, err := os.MkdirTemp("", "oipo-simulator-")
+	if err != nil {
+		return "", err
+	}
+
+	programs.dir = dir
+	path := filepath.Join(dir, "simulator")
+
+	if out, err := exec.CommandContext(context.Background(), "go", "build", "-o", path, ".").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w\n%s", err, out)
+	}
+
+	return path, nil
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+
+	if programs.dir != "" {
+		_ = os.RemoveAll(programs.dir)
+	}
+
+	os.Exit(code)
+}
+
 func buildSimulator(t *testing.T) string {
 	t.Helper()
 
-	path := filepath.Join(t.TempDir(), "simulator")
+	programs.once.Do(func() { programs.path, programs.err = buildProgram() })
 
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", path, ".").CombinedOutput(); err != nil {
-		t.Fatalf("building: %v\n%s", err, out)
+	if programs.err != nil {
+		t.Fatalf("building: %v", programs.err)
 	}
 
-	return path
+	return programs.path
 }
 
 // describe writes a description in which the last pool reports as given.
