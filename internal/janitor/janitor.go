@@ -105,14 +105,17 @@ type Janitor struct {
 
 	// projects are those known before, for tokens that may not list them.
 	projects map[string]bool
-	seen     map[string]*sighting
-	last     time.Time // of the last look
-	failing  bool
+	// names are the IDs of the requests of orphans, by key, as far as any object
+	// of theirs has told. The key proves them.
+	names   map[string]string
+	seen    map[string]*sighting
+	last    time.Time // of the last look
+	failing bool
 	// removing is what may be removed at the moment, by ID.
 	removing map[string]Orphan
 	// ourMachines is the number of our instances at the last look.
 	ourMachines int
-	told     map[string]string // what was logged last of what is held back, as in seen
+	told        map[string]string // what was logged last of what is held back, as in seen
 	// despite is the number of instances that a person wants removed although
 	// Omni lists no request.
 	despite int

@@ -80,6 +80,9 @@ func (j *Janitor) judge(l *look) *finding {
 // judgeObjects finds the orphans, in the order of their removal.
 func (f *finding) judgeObjects(j *Janitor, l *look) {
 	known := newKeys(l)
+	for key, id := range j.names {
+		known.names[key] = id
+	}
 
 	note := func(o Orphan, description string) {
 		mark, ok := j.ours(description, o.Kind)
@@ -130,11 +133,11 @@ func (f *finding) judgeObjects(j *Janitor, l *look) {
 		}
 	}
 
-	f.spare(known)
+	f.spare(j, known)
 }
 
 // spare takes whatever belongs to a connected machine from the orphans.
-func (f *finding) spare(known *keys) {
+func (f *finding) spare(j *Janitor, known *keys) {
 	f.orphans = slices.DeleteFunc(f.orphans, func(o Orphan) bool {
 		if !known.connected[o.Key] {
 			return false
@@ -147,8 +150,14 @@ func (f *finding) spare(known *keys) {
 		return true
 	})
 
-	for _, o := range f.orphans {
-		if o.Kind == naming.KindInstance {
+	j.names = map[string]string{}
+
+	for i := range f.orphans {
+		known.name(&f.orphans[i])
+
+		j.names[f.orphans[i].Key] = f.orphans[i].Request
+
+		if f.orphans[i].Kind == naming.KindInstance {
 			f.lost++
 		}
 	}
@@ -169,7 +178,7 @@ func (j *Janitor) ours(description string, kind naming.Kind) (naming.Mark, bool)
 type keys struct {
 	requests map[string]Request // by key
 	sets     map[string]bool    // keys of the sets of living requests
-	states   map[string]string  // IDs of all states, by key
+	names    map[string]string  // IDs of requests that a state or a text names, by key
 	held     map[string]bool    // keys of states that are not ours to touch
 	dead     map[string]bool
 	// connected are the keys of machines that are connected in Omni.
@@ -179,7 +188,7 @@ type keys struct {
 
 func newKeys(l *look) *keys {
 	k := &keys{
-		requests: map[string]Request{}, sets: map[string]bool{}, states: map[string]string{},
+		requests: map[string]Request{}, sets: map[string]bool{}, names: map[string]string{},
 		held: map[string]bool{}, dead: map[string]bool{}, connected: map[string]bool{}, groups: map[string]bool{},
 	}
 
@@ -194,7 +203,7 @@ func newKeys(l *look) *keys {
 	}
 
 	for id, s := range l.states {
-		k.states[naming.RequestKey(id)] = id
+		k.names[naming.RequestKey(id)] = id
 		k.held[naming.RequestKey(id)] = s.Held != ""
 
 		for _, g := range s.Spec.GetPlan().GetAntiAffinityGroupIds() {
@@ -259,17 +268,24 @@ func (k *keys) orphan(o *Orphan, description string) bool {
 		return true
 	}
 
-	o.Request = k.states[o.Key]
-	if o.Request == "" {
-		o.Request = requestIn(o.Key, o.Name, description)
-	}
-
-	o.Reason = "no machine request has the key " + o.Key
-	if o.Request != "" {
-		o.Reason = fmt.Sprintf("there is no request %s in Omni", o.Request)
+	// One object of a machine tells it to all others.
+	if k.names[o.Key] == "" {
+		k.names[o.Key] = requestIn(o.Key, o.Name, description)
 	}
 
 	return true
+}
+
+// name writes into an orphan which request is gone, as far as any text said.
+func (k *keys) name(o *Orphan) {
+	if o.dead {
+		return
+	}
+
+	o.Reason = "no machine request has the key " + o.Key
+	if o.Request = k.names[o.Key]; o.Request != "" {
+		o.Reason = fmt.Sprintf("there is no request %s in Omni", o.Request)
+	}
 }
 
 // requestIn finds the request's ID in the texts of an object. The key proves
