@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode/utf8"
 )
 
@@ -105,10 +106,23 @@ func (m Mark) Validate() error {
 	return errors.Join(problems...)
 }
 
+// compiled are the forms of the grammar by themselves, made on first use: a
+// sweep parses the marks of all objects of a project.
+var compiled sync.Map
+
+func whole(form string) *regexp.Regexp {
+	if r, ok := compiled.Load(form); ok {
+		return r.(*regexp.Regexp) //nolint:errcheck,forcetypeassert // nothing else is stored
+	}
+
+	r := regexp.MustCompile(`^(?:` + form + `)$`)
+	compiled.Store(form, r)
+
+	return r
+}
+
 func check(field, value, form string) error {
-	// Composed anew each time: this runs once per object made, and a table
-	// of compiled forms beside the grammar would be one more to keep equal.
-	if regexp.MustCompile(`^(?:` + form + `)$`).MatchString(value) {
+	if whole(form).MatchString(value) {
 		return nil
 	}
 
