@@ -54,6 +54,8 @@ type bench struct {
 	omni *simomni.Server
 	sim  *simrack.Server
 	rack *rack.Client
+	// transport finds the rack.
+	transport *http.Transport
 	// factory finds the factory at which Omni registers schematics.
 	factory *http.Transport
 
@@ -176,11 +178,11 @@ func (b *bench) startRack(cfg simrack.Config) {
 	sim, err := simrack.New(cfg)
 	b.ok(err)
 
-	transport := b.net.serve(b.t, "rack", sim)
+	b.transport = b.net.serve(b.t, "rack", sim)
 	b.sim = sim
 	b.t.Cleanup(sim.Close)
 
-	b.rack, err = rack.New(rack.Config{Host: "http://rack.test", Token: simrack.DefaultToken, UserAgent: version.UserAgent(), Transport: transport})
+	b.rack, err = rack.New(rack.Config{Host: "http://rack.test", Token: simrack.DefaultToken, UserAgent: version.UserAgent(), Transport: b.transport})
 	b.ok(err)
 	b.t.Cleanup(b.rack.Close)
 
