@@ -116,7 +116,7 @@ func serve(ctx context.Context, cfg config.Config) error {
 		Schema: machineclass.Schema(), OmniEndpoint: cfg.Omni.Endpoint, OmniKey: cfg.Omni.Key.Reveal(),
 		Rack: silo, Factory: factory, FactoryURL: cfg.Factory.URL,
 		Concurrency: cfg.Concurrency, MaxCreates: cfg.MaxCreates,
-		Settle: cfg.SettleTime, ScratchGrace: cfg.ScratchGrace,
+		Settle: cfg.SettleTime, ScratchGrace: cfg.ScratchGrace, JoinTime: cfg.JoinTime,
 		Janitor: provider.JanitorMode(cfg.Janitor), JanitorGrace: cfg.JanitorGrace,
 		Board: board, Logger: logger,
 	})

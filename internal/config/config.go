@@ -45,6 +45,8 @@ type Config struct {
 	Janitor string
 	// JanitorGrace is how long something must have been an orphan.
 	JanitorGrace time.Duration
+	// JoinTime is how long after its start a machine may be unknown to Omni.
+	JoinTime time.Duration
 	// HealthAddress is what /healthz and /readyz are served on, empty for not
 	// at all.
 	HealthAddress string

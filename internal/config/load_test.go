@@ -79,7 +79,7 @@ func TestDefaults(t *testing.T) {
 		Provider:    Provider{ID: "oxide", Name: "Oxide", Description: "Talos machines on an Oxide rack"},
 		Oxide:       Oxide{Host: "https://silo.sys.example.com", Token: token},
 		Log:         Log{Level: zapcore.InfoLevel, Format: "json"},
-		Concurrency: 10, MaxCreates: 4, SettleTime: 2 * time.Minute, ScratchGrace: 2 * time.Minute, Janitor: JanitorOn, JanitorGrace: 10 * time.Minute,
+		Concurrency: 10, MaxCreates: 4, SettleTime: 2 * time.Minute, ScratchGrace: 2 * time.Minute, JoinTime: 15 * time.Minute, Janitor: JanitorOn, JanitorGrace: 10 * time.Minute,
 	}
 	if c != want {
 		t.Errorf("\n got %v\nwant %v", c, want)

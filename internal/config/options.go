@@ -160,6 +160,12 @@ func workOptions() []option {
 			read:  duration(func(c *Config) *time.Duration { return &c.JanitorGrace }),
 		},
 		{
+			flag: "join-time", env: "JOIN_TIME", kind: "duration", def: "15m", required: true,
+			help:  "How long after its start a machine may be unknown to Omni before that is told, 1s to 24h",
+			field: func(c *Config) any { return &c.JoinTime },
+			read:  duration(func(c *Config) *time.Duration { return &c.JoinTime }),
+		},
+		{
 			flag: "health-address", env: "HEALTH_ADDRESS", kind: "address",
 			help:  "HOST:PORT to serve /healthz and /readyz on; empty for not at all",
 			field: func(c *Config) any { return &c.HealthAddress },

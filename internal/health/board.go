@@ -61,6 +61,17 @@ func (b *Board) Note(subject, key, text string) {
 	b.put(subject, condition{key: key, text: strings.Join(strings.Fields(text), " "), known: true, note: true})
 }
 
+// Withdraw takes a note off the board without a word: whoever made it no longer
+// knows.
+func (b *Board) Withdraw(subject string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+
+	if b.conditions[subject].note {
+		delete(b.conditions, subject)
+	}
+}
+
 func (b *Board) set(need, key, text string) {
 	b.put(need, condition{key: key, text: text, known: true})
 }

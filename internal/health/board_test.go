@@ -123,6 +123,9 @@ func TestANoteIsSeenAndDoesNotMakeUnready(t *testing.T) {
 	}
 
 	b.OK("rack")
+	b.Note("projects", "gone", "a project is gone")
+	b.Withdraw("projects")
+	b.Withdraw("rack")
 	b.OK("machines")
 	b.OK("machines")
 
@@ -135,7 +138,7 @@ func TestANoteIsSeenAndDoesNotMakeUnready(t *testing.T) {
 		got = append(got, e.Message)
 	}
 
-	if want := "needs a look: 2 machines stopped|not ready: away|well again|well again"; strings.Join(got, "|") != want {
+	if want := "needs a look: 2 machines stopped|not ready: away|well again|needs a look: a project is gone|well again"; strings.Join(got, "|") != want {
 		t.Errorf("logged %q", got)
 	}
 }

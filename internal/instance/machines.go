@@ -130,6 +130,11 @@ func (m *Machines) mark(requestID string, kind naming.Kind) naming.Mark {
 	}
 }
 
+// Ours says whether an instance's description bears our mark for the request.
+func (m *Machines) Ours(description, requestID string) bool {
+	return m.ours(description, requestID, naming.KindInstance)
+}
+
 // ours says whether a description bears our mark of this kind for this request.
 func (m *Machines) ours(description, requestID string, kinds ...naming.Kind) bool {
 	return m.marked(description, naming.RequestKey(requestID), kinds...)

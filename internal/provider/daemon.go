@@ -18,6 +18,7 @@ import (
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/naming"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/rack"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/talos"
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/watcher"
 )
 
 // NeedOmni is Omni's condition on the health board.
@@ -51,6 +52,8 @@ type Options struct {
 	// something must have been one.
 	Janitor      JanitorMode
 	JanitorGrace time.Duration
+	// JoinTime is how long after its start a machine may be unknown to Omni.
+	JoinTime time.Duration
 
 	Board  *health.Board
 	Logger *zap.Logger
@@ -74,7 +77,8 @@ type Daemon struct {
 	machines *instance.Machines
 	images   *image.Manager
 
-	states *stateLook
+	states  *stateLook
+	watcher atomic.Pointer[watcher.Watcher]
 }
 
 // NewDaemon makes a daemon; nothing happens before Run.

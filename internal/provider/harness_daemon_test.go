@@ -62,7 +62,7 @@ func (b *bench) serve(change ...func(*Options)) *served {
 		ProviderID: testID, Name: "Oxide", Description: "test", Schema: "{}",
 		OmniEndpoint: b.omni.Endpoint(), OmniKey: b.key, ClientOptions: []client.Option{b.omniDialer()},
 		Rack: b.rack, Factory: images, FactoryURL: "http://" + factoryHost,
-		Concurrency: 4, MaxCreates: 4, Settle: settle, ScratchGrace: 2 * time.Minute,
+		Concurrency: 4, MaxCreates: 4, Settle: settle, ScratchGrace: 2 * time.Minute, JoinTime: 15 * time.Minute,
 		Board: board, Logger: b.logger,
 	}
 	for _, c := range change {

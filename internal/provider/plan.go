@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/cosi-project/runtime/pkg/safe"
@@ -170,12 +169,13 @@ func sizes(plan *specs.Plan, class machineclass.Class) {
 		SizeBytes: uint64(class.BootDiskSize) * machineclass.GiB, //nolint:gosec // checked: at most 1023
 	}
 	plan.AutoRestartPolicy = class.AutoRestartPolicy
+	plan.OnStopped = class.OnStopped
 	plan.CpuPlatform = class.CPUPlatform
 	plan.EnableJumboFrames = class.EnableJumboFrames
 
-	for i, d := range class.Disks {
+	for _, d := range class.Disks {
 		disk := &specs.DiskPlan{
-			Name: naming.Disk("data"+strconv.Itoa(i), plan.GetRequestId()), Type: d.Type,
+			Name: naming.Disk(d.Name, plan.GetRequestId()), Type: d.Type,
 			SizeBytes: uint64(d.Size) * machineclass.GiB, //nolint:gosec // checked: positive
 		}
 

@@ -165,7 +165,7 @@ func TestThePlanHoldsWhatTheClassAsksFor(t *testing.T) {
 
 		r := b.ask(theRequest, class(strings.Join([]string{
 			"project: " + b.project.Id, "cpus: 4", "memory: 16", "boot_disk_size: 20",
-			"disks: [{type: local, size: 100}, {type: distributed, size: 7}]",
+			"disks: [{type: local, size: 100, name: etcd}, {type: distributed, size: 7}]", "on_stopped: start",
 			"auto_restart_policy: never", "cpu_platform: amd_turin", "enable_jumbo_frames: true",
 		}, "\n")))
 		b.until("the plan to be stored", func() bool {
@@ -194,11 +194,11 @@ func TestThePlanHoldsWhatTheClassAsksFor(t *testing.T) {
 			SiloId: got.GetSiloId(), ProjectId: b.project.Id, ProjectName: "demo", InstanceName: theRequest, Cpus: 4, MemoryBytes: 16 * gib,
 			BootDisk: &specs.DiskPlan{Name: "boot-j4ulfhvksu-talos-workers-abcdef", SizeBytes: 20 * gib, Type: "distributed"},
 			Disks: []*specs.DiskPlan{
-				{Name: "data0-eiuudiimqo-talos-workers-abcdef", SizeBytes: 100 * gib, Type: "local"},
+				{Name: "etcd-knbic46ypc-talos-workers-abcdef", SizeBytes: 100 * gib, Type: "local"},
 				{Name: "data1-f3edak5y6t-talos-workers-abcdef", SizeBytes: 7 * gib, Type: "distributed", BlockSize: 512},
 			},
 			Nics:              []*specs.NicPlan{{Name: "net0", VpcName: "default", SubnetName: "default", IpConfig: "v4"}},
-			AutoRestartPolicy: "never", CpuPlatform: "amd_turin", EnableJumboFrames: true,
+			AutoRestartPolicy: "never", CpuPlatform: "amd_turin", EnableJumboFrames: true, OnStopped: "start",
 			Image: &specs.ImagePlan{TalosVersion: "1.13.5", Architecture: "amd64", FactoryHost: "factory.test"},
 		}
 

@@ -65,6 +65,7 @@ type Machines interface {
 	Start(ctx context.Context, spec *InstanceState) error
 	Forget(ctx context.Context, spec *InstanceState) error
 	Remove(ctx context.Context, spec *InstanceState) error
+	Ours(description, requestID string) bool
 }
 
 var _ Machines = (*instance.Machines)(nil)

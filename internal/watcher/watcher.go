@@ -63,6 +63,7 @@ type Omni interface {
 type Board interface {
 	Note(subject, key, text string)
 	OK(subject string)
+	Withdraw(subject string)
 }
 
 // The subjects on the board.
@@ -125,6 +126,10 @@ func (w *Watcher) Counts() Counts {
 // Run watches until ctx ends.
 func (w *Watcher) Run(ctx context.Context) {
 	pause := w.cfg.Every
+
+	// Whoever watches next finds them again.
+	defer w.cfg.Board.Withdraw(SubjectMachines)
+	defer w.cfg.Board.Withdraw(SubjectProjects)
 
 	for {
 		select {
