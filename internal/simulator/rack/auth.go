@@ -112,11 +112,30 @@ func (s *Server) authenticate(r *http.Request) (*Token, *user, error) {
 	defer s.mu.Unlock()
 
 	t := s.tokens[value]
-	if t == nil || !t.Expires.IsZero() && time.Now().After(t.Expires) {
+	if t != nil {
+		t = s.tokenNow(t)
+	}
+
+	if t == nil || !t.Expires.IsZero() && s.clock.Now().After(t.Expires) {
 		return nil, nil, unauthorized()
 	}
 
 	return t, s.users[t.User], nil
+}
+
+// tokenName is what the caller's token is called, whether or not it still
+// opens anything.
+func (s *Server) tokenName(r *http.Request) string {
+	value, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	if t := s.tokens[value]; t != nil {
+		return t.Name
+	}
+
+	return ""
 }
 
 // siloRole is the caller's role on the silo.

@@ -39,8 +39,8 @@ type call struct {
 	body  []byte
 	token *Token
 	user  *user
-	// lost makes a stop be accepted without effect.
-	lost bool
+	// fault is what hits the call.
+	fault Fault
 	// buffers are those of a bulk write, nil for all other calls.
 	buffers *bulkBuffers
 	// spoiled says that a fault makes the answer.
@@ -74,13 +74,9 @@ func (s *Server) serve(op string, work operation) http.HandlerFunc {
 		}
 
 		readErr := c.read(w)
-		f := s.faults.pick(op, r.URL.RequestURI())
+		c.fault = s.pickFault(c)
 
-		if f.Delay > 0 && f.Action == ActionDelay {
-			s.pause(f.Delay.duration())
-		}
-
-		s.carryOut(w, c, f, func() (answer, error) {
+		s.carryOut(w, c, func() (answer, error) {
 			if readErr != nil {
 				return answer{}, readErr
 			}
@@ -94,58 +90,6 @@ func (s *Server) serve(op string, work operation) http.HandlerFunc {
 	}
 }
 
-// carryOut does the work as the fault has it, and ends the call.
-func (s *Server) carryOut(w http.ResponseWriter, c *call, f Fault, work func() (answer, error)) {
-	switch f.Action {
-	case ActionHang:
-		select {
-		case <-c.r.Context().Done():
-		case <-s.ctx.Done():
-		}
-
-		s.finish(c, 0)
-		reset(w)
-	case ActionReset:
-		s.finish(c, 0)
-		reset(w)
-	case ActionCommitLate:
-		s.mu.Lock()
-		s.spawn(func() {
-			s.pause(f.Delay.duration())
-			a, err := work()
-			s.log.Debug("late work done", zap.Int("call.seq", c.seq), zap.Int("http.status", statusOf(a, err)))
-			s.finish(c, 0)
-			c.release()
-		})
-		s.mu.Unlock()
-		reset(w)
-
-		return
-	case ActionLoseAnswer:
-		a, err := work()
-		s.log.Debug("answer lost", zap.Int("call.seq", c.seq), zap.Int("http.status", statusOf(a, err)))
-		s.finish(c, 0)
-		reset(w)
-	case ActionError:
-		c.spoiled = true
-		s.reply(w, c, answer{}, f.asError())
-	case ActionErrorAfter:
-		_, err := work()
-		if err == nil {
-			c.spoiled = true
-			err = f.asError()
-		}
-
-		s.reply(w, c, answer{}, err)
-	case ActionLostStop, ActionDelay, ActionNone:
-		c.lost = f.Action == ActionLostStop
-		a, err := work()
-		s.reply(w, c, a, err)
-	}
-
-	c.release()
-}
-
 // finish notes the end of a call. Status 0 is a call that got no answer.
 func (s *Server) finish(c *call, status int) {
 	name := ""
@@ -153,7 +97,7 @@ func (s *Server) finish(c *call, status int) {
 		name = c.token.Name
 	}
 
-	s.calls.end(c.seq, status, name)
+	s.calls.end(c.seq, status, name, &c.fault)
 
 	if status == 0 {
 		s.checker.Check(conform.Exchange{Request: c.r, Body: c.body})
@@ -215,7 +159,7 @@ func (c *call) release() {
 
 // judge applies what is common to all calls: version, credentials, encoding.
 func (c *call) judge() error {
-	if err := checkVersion(c.r.Header.Get("Api-Version")); err != nil {
+	if err := checkVersion(c.r.Header.Get("Api-Version"), c.s.newestVersion()); err != nil {
 		return err
 	}
 
@@ -251,9 +195,10 @@ func (c *call) judge() error {
 }
 
 // checkVersion admits no header, or exactly the version that is served: the
-// simulator has no older shapes to fall back to.
-func checkVersion(header string) error {
-	if header == "" || header == APIVersion {
+// simulator has no older shapes to fall back to. A rack that is older knows
+// less.
+func checkVersion(header, newest string) error {
+	if header == "" || header == APIVersion && newest == APIVersion {
 		return nil
 	}
 
@@ -303,16 +248,37 @@ func (s *Server) reply(w http.ResponseWriter, c *call, a answer, err error) {
 	}
 
 	s.finish(c, status)
-	w.Header().Set("X-Request-Id", id)
 
-	if body == nil {
-		w.WriteHeader(status)
-		s.check(w, c, status, nil)
+	h := w.Header()
+	h.Set("X-Request-Id", id)
 
-		return
+	if err != nil && c.spoiled && c.fault.RetryAfter != "" {
+		h.Set("Retry-After", c.fault.RetryAfter)
 	}
 
-	s.check(w, c, status, writeJSON(w, status, body))
+	var raw []byte
+
+	if body != nil {
+		if raw, err = json.Marshal(body); err != nil {
+			s.log.Error("an answer can not be encoded", zap.String("operation", c.op), zap.Error(err))
+		}
+
+		h.Set("Content-Type", "application/json")
+	}
+
+	status, raw = c.spoil(w, status, raw)
+	send(w, status, raw)
+	s.check(w, c, status, raw)
+}
+
+// send writes an answer. A client that has left is no trouble of the rack's.
+func send(w http.ResponseWriter, status int, raw []byte) {
+	if raw != nil {
+		w.Header().Set("Content-Length", strconv.Itoa(len(raw)))
+	}
+
+	w.WriteHeader(status)
+	_, _ = w.Write(raw)
 }
 
 // check holds a call that was answered against the API's document. The client
@@ -329,23 +295,16 @@ func (s *Server) check(w http.ResponseWriter, c *call, status int, answer []byte
 	})
 }
 
-// writeJSON answers, and returns what it wrote.
-func writeJSON(w http.ResponseWriter, status int, body any) []byte {
+func writeJSON(w http.ResponseWriter, status int, body any) {
 	raw, err := json.Marshal(body)
 	if err != nil {
 		http.Error(w, fmt.Sprintf("encoding the answer: %v", err), http.StatusInternalServerError)
 
-		return nil
+		return
 	}
 
 	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Content-Length", strconv.Itoa(len(raw)))
-	w.WriteHeader(status)
-
-	// A client that has left is no trouble of the rack's.
-	_, _ = w.Write(raw)
-
-	return raw
+	send(w, status, raw)
 }
 
 // reset drops the connection without an answer.

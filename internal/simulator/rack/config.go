@@ -33,6 +33,8 @@ type Config struct {
 	Pantries []string
 	// Latencies of the control plane and the sleds; nil means DefaultLatencies.
 	Latencies *Latencies
+	// Clock is the rack's time; nil is the system's.
+	Clock Clock
 	// TimeScale multiplies all delays: 1 (also 0) is real time, 0.1 ten times
 	// as fast.
 	TimeScale float64
@@ -166,6 +168,10 @@ func (c *Config) setDefaults() {
 
 	if c.TimeScale == 0 {
 		c.TimeScale = 1
+	}
+
+	if c.Clock == nil {
+		c.Clock = systemClock{}
 	}
 
 	if c.Content == "" {

@@ -96,8 +96,15 @@ func (s *Server) control(mux *http.ServeMux) {
 	mux.HandleFunc("GET /simulator/summary", func(w http.ResponseWriter, _ *http.Request) {
 		writeJSON(w, http.StatusOK, s.Summary())
 	})
-	mux.HandleFunc("GET /simulator/calls", func(w http.ResponseWriter, _ *http.Request) {
-		writeJSON(w, http.StatusOK, s.Calls())
+	mux.HandleFunc("GET /simulator/calls", func(w http.ResponseWriter, r *http.Request) {
+		calls, err := s.calls.filterCalls(r.URL.Query())
+		if err != nil {
+			controlError(w, http.StatusBadRequest, err.Error())
+
+			return
+		}
+
+		writeJSON(w, http.StatusOK, calls)
 	})
 	mux.HandleFunc("GET /simulator/faults", func(w http.ResponseWriter, _ *http.Request) {
 		writeJSON(w, http.StatusOK, s.Faults())
@@ -111,6 +118,7 @@ func (s *Server) control(mux *http.ServeMux) {
 			controlError(w, http.StatusNotFound, "no such instance")
 		}
 	})
+	mux.HandleFunc("GET /simulator/{kind}/{id}/digest", s.getDigest)
 	mux.HandleFunc("POST /simulator/instances/{id}/crash", s.postEvent(s.Crash))
 	mux.HandleFunc("POST /simulator/instances/{id}/power-off", s.postEvent(s.GuestPowerOff))
 	mux.HandleFunc("POST /simulator/instances/{id}/reboot", s.postEvent(s.GuestReboot))

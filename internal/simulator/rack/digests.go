@@ -1,6 +1,11 @@
 package rack
 
-import "io"
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+)
 
 // contentOf finds the content of a disk, or that of an image as a disk made
 // from it would have it.
@@ -68,4 +73,45 @@ func (s *Server) ImageChunks(id string) ([]ChunkDigest, error) {
 	}
 
 	return c.digests()
+}
+
+// getDigest answers the SHA-256 of a disk or image, of ?length= bytes or all;
+// with ?chunks those of its chunks that are not zero.
+func (s *Server) getDigest(w http.ResponseWriter, r *http.Request) {
+	kind := map[string]string{"disks": kindDisk, "images": kindImage}[r.PathValue("kind")]
+	length, err := strconv.ParseInt(r.URL.Query().Get("length"), 10, 64)
+
+	switch {
+	case kind == "":
+		controlError(w, http.StatusNotFound, "there are digests of disks and images")
+
+		return
+	case r.URL.Query().Has("length") && (err != nil || length < 1):
+		controlError(w, http.StatusBadRequest, "length must be a number of bytes")
+
+		return
+	}
+
+	c, err := s.contentOf(kind, r.PathValue("id"))
+	if err != nil {
+		controlError(w, http.StatusNotFound, err.Error())
+
+		return
+	}
+
+	answer := map[string]any{"size": c.size}
+
+	if r.URL.Query().Has("chunks") {
+		answer["chunks"], err = c.digests()
+	} else {
+		answer["sha256"], err = c.digest(length)
+	}
+
+	if errors.Is(err, errNotKept) {
+		controlError(w, http.StatusConflict, err.Error())
+
+		return
+	}
+
+	writeJSON(w, http.StatusOK, answer)
 }

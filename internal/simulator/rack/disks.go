@@ -1,7 +1,6 @@
 package rack
 
 import (
-	"math/rand/v2"
 	"time"
 
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/simulator/guest"
@@ -21,6 +20,7 @@ const (
 	diskBulkWrites  diskState = "importing_from_bulk_writes"
 	diskFinalizing  diskState = "finalizing"
 	diskMaintenance diskState = "maintenance"
+	diskDetaching   diskState = "detaching" // only while a fault holds it there
 	diskAttached    diskState = "attached"
 	diskFaulted     diskState = "faulted"
 )
@@ -37,6 +37,7 @@ type disk struct {
 	state           diskState
 	on              *instance // set while attached
 	pantry          string    // the import server that holds the disk, if one does
+	forgotten       bool      // its import server knows it no more
 	content         *content
 	store           *guest.Store // what a guest keeps on the disk
 }
@@ -134,6 +135,10 @@ func (s *Server) readyDisk(d *disk) {
 
 // dropDisk takes a disk away with all it costs. Held: s.mu.
 func (s *Server) dropDisk(d *disk) {
+	if _, here := s.disks.get(d.id); !here {
+		return // an event was quicker
+	}
+
 	s.disks.remove(d)
 	s.freeDisk(d)
 }
@@ -176,16 +181,39 @@ func (s *Server) diskCreate(c *call) (answer, error) {
 	if spec.source == "importing_blocks" {
 		// The state shows before the import server has taken the disk.
 		s.saga(s.cfg.Latencies.DiskCreate / 2)
+		s.stuckDisk(d)
 		s.readyDisk(d)
 		s.saga(s.cfg.Latencies.DiskCreate / 2)
+
 		// One at random, and never another one after that.
-		d.pantry = s.cfg.Pantries[rand.IntN(len(s.cfg.Pantries))]
+		pantry := s.choosePantry(d)
+		if pantry == "" || s.awaitPantry(pantry, d) {
+			s.dropDisk(d)
+
+			return answer{}, internal()
+		}
+
+		d.pantry = pantry
 	} else {
 		s.saga(s.cfg.Latencies.DiskCreate)
+		s.stuckDisk(d)
 		s.readyDisk(d)
 	}
 
 	return created(v), nil
+}
+
+// comeBack is the undoing of a deletion that failed: the disk is there again
+// under another name, and can be deleted by its ID. Held: s.mu.
+func (s *Server) comeBack(d *disk) error {
+	d.name = "deleted-" + d.id
+	d.become(diskFaulted)
+
+	if err := s.disks.add(d); err != nil {
+		return err
+	}
+
+	return internal()
 }
 
 func (s *Server) diskDelete(c *call) (answer, error) {
@@ -207,6 +235,11 @@ func (s *Server) diskDelete(c *call) (answer, error) {
 	// The record is gone at once; what it cost is freed when the saga ends.
 	s.disks.remove(d)
 	s.saga(s.cfg.Latencies.DiskDelete)
+
+	if c.fault.Action == ActionFaultDelete {
+		return answer{}, s.comeBack(d)
+	}
+
 	s.freeDisk(d)
 
 	return noContent(), nil

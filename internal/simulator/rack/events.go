@@ -55,13 +55,22 @@ func (s *Server) event(id string, f func(*instance)) error {
 		return notFound(kindInstance, id)
 	}
 
+	if !i.hasVM() {
+		return fmt.Errorf("instance %s is %s and has no running VM", id, i.state)
+	}
+
+	f(i)
+
+	return nil
+}
+
+// hasVM says whether there is a VM that can be stopped or fail.
+func (i *instance) hasVM() bool {
 	switch i.state {
 	case stateStarting, stateRunning, stateRebooting, stateMigrating:
-		f(i)
-
-		return nil
+		return true
 	case stateCreating, stateStopping, stateStopped, stateFailed:
 	}
 
-	return fmt.Errorf("instance %s is %s and has no running VM", id, i.state)
+	return false
 }

@@ -1,30 +1,65 @@
 package rack
 
 import (
-	"bytes"
 	"encoding/json"
-	"fmt"
-	"math/rand/v2"
 	"net/http"
-	"strings"
-	"sync"
 	"time"
 )
 
-// Action is what a fault does to a call.
+// Action is what a rule does to the calls that it picks.
 type Action string
 
 // The actions.
 const (
-	ActionNone       Action = ""
-	ActionError      Action = "error"       // answer Status, Code, Message; no work
-	ActionDelay      Action = "delay"       // wait Delay, then go on as usual
-	ActionHang       Action = "hang"        // no answer, no work, until the client leaves
-	ActionReset      Action = "reset"       // drop the connection, no work
-	ActionLoseAnswer Action = "lose_answer" // do the work, drop the connection
-	ActionCommitLate Action = "commit_late" // drop the connection, do the work Delay later
-	ActionErrorAfter Action = "error_after" // do the work, answer Status (500)
-	ActionLostStop   Action = "lost_stop"   // accept a stop without effect
+	ActionNone         Action = ""
+	ActionError        Action = "error"          // answer Status, Code, Message; no work
+	ActionProxyPage    Action = "proxy_page"     // answer a page that is no JSON; no work
+	ActionDelay        Action = "delay"          // wait Delay, then go on as usual
+	ActionHang         Action = "hang"           // no answer, no work, until the client leaves
+	ActionReset        Action = "reset"          // drop the connection, no work
+	ActionLoseAnswer   Action = "lose_answer"    // do the work, drop the connection
+	ActionCommitLate   Action = "commit_late"    // drop the connection, do the work Delay later
+	ActionErrorAfter   Action = "error_after"    // do the work, answer Status (500)
+	ActionTruncate     Action = "truncate"       // do the work, break off in the middle of the answer
+	ActionWrongContent Action = "wrong_content"  // do the work, answer Body
+	ActionUnknownState Action = "unknown_state"  // do the work, answer with states that are Value
+	ActionStripHeader  Action = "strip_header"   // as a proxy that drops Header from request and answer
+	ActionLostStop     Action = "lost_stop"      // accept a stop without effect
+	ActionFaultDelete  Action = "faulted_delete" // a disk's deletion fails, and it comes back faulted
+)
+
+// Condition is how the rack is while a rule holds.
+type Condition string
+
+// The conditions.
+const (
+	ConditionMaintenance  Condition = "maintenance"        // 503 on sagas for Sagas, then resets for Away, then over
+	ConditionOldAPI       Condition = "api_too_old"        // the newest API version is Version
+	ConditionTokenRevoked Condition = "token_revoked"      //nolint:gosec // not a secret
+	ConditionTokenExpired Condition = "token_expired"      //nolint:gosec // not a secret
+	ConditionRole         Condition = "role"               // Token's role in Project, or the silo, is Role
+	ConditionStuck        Condition = "stuck"              // objects of Kind in State stay so
+	ConditionPantryAway   Condition = "pantry_unreachable" // it is in DNS, so whoever needs it tries for ever
+	ConditionPantryGone   Condition = "pantry_out_of_dns"  // it is known to be no more
+	ConditionSledAway     Condition = "sled_unreachable"   // Status for starts and stops there; after Delay its instances fail
+	ConditionQuota        Condition = "quota"              // the silo's quota is CPUs, Memory, Storage
+)
+
+// Event is what a rule makes happen once.
+type Event string
+
+// The events.
+const (
+	EventProjectRenamed   Event = "project_renamed"    // Project is called To
+	EventProjectDeleted   Event = "project_deleted"    // Project is gone with all that was in it
+	EventInstanceCrashed  Event = "instance_crashed"   // Instance
+	EventInstanceHalted   Event = "instance_power_off" // Instance, by its guest
+	EventInstanceReboot   Event = "instance_reboot"    // Instance, by its guest
+	EventInstanceMigrated Event = "instance_migrated"  // Instance goes to another sled
+	EventInstanceDeleted  Event = "instance_deleted"   // Instance is gone, its disks stay
+	EventDiskDeleted      Event = "disk_deleted"       // Disk is gone
+	EventDiskFaulted      Event = "disk_faulted"       // Disk
+	EventPantryForgetting Event = "pantry_forgot"      // Pantry has restarted and knows none of the disks that it had, or not Disk
 )
 
 // Duration is a time.Duration that is a string such as "1.5s" in JSON.
@@ -43,40 +78,100 @@ func (d *Duration) UnmarshalText(b []byte) error {
 	return err
 }
 
-// Fault is a rule: which calls, and what happens to them. Of the rules that
-// match a call, the first that fires is applied.
+// Fault is a rule. It has either an action, for each call that it picks, of
+// which the first rule that fires is applied; or a condition, which holds
+// until the rule is removed; or an event. Durations are scaled by the rack's
+// TimeScale. Which fields go with which is in the table of kinds.
 type Fault struct {
-	ID int `json:"id"`
-	// Operation is the operation ID, such as disk_bulk_write_import; empty
-	// matches every call.
+	ID int `json:"id,omitempty"`
+
+	Action    Action    `json:"action,omitempty"`
+	Condition Condition `json:"condition,omitempty"`
+	Event     Event     `json:"event,omitempty"`
+
+	// Which calls. Operation is the operation ID, such as
+	// disk_bulk_write_import, Path a part of the request's path and query, and
+	// Token the name of the caller's token; empty matches all. An event with
+	// none of these does not wait for a call.
 	Operation string `json:"operation,omitempty"`
-	// Path must be part of the request's path and query.
-	Path string `json:"path,omitempty"`
-	// Skip lets so many matching calls pass first.
-	Skip int `json:"skip,omitempty"`
-	// Count ends the rule after it has fired so often; 0 is never.
-	Count int `json:"count,omitempty"`
-	// Probability that a matching call is hit, drawn from Seed; 0 means 1.
+	Method    string `json:"method,omitempty"`
+	Path      string `json:"path,omitempty"`
+	Token     string `json:"token,omitempty"` // of a condition: whose
+
+	// Skip lets so many matching calls pass first, Count ends the rule after it
+	// has fired so often (0 is never; an event happens once), Probability is
+	// that of a matching call to be hit, drawn from Seed; 0 means 1.
+	Skip        int     `json:"skip,omitempty"`
+	Count       int     `json:"count,omitempty"`
 	Probability float64 `json:"probability,omitempty"`
 	Seed        uint64  `json:"seed,omitempty"`
 
-	Action  Action `json:"action"`
-	Status  int    `json:"status,omitempty"` // 0: 500
-	Code    string `json:"code,omitempty"`
-	Message string `json:"message,omitempty"`
-	// Delay is scaled by the rack's TimeScale.
-	Delay Duration `json:"delay,omitempty"`
+	// From and Until bound the time in which the rule works; Until 0 is no end.
+	// They run from when the rule is added, or with Since "start" from when the
+	// rack was.
+	From  Duration `json:"from,omitempty"`
+	Until Duration `json:"until,omitempty"`
+	Since string   `json:"since,omitempty"`
 
-	// Matched and Fired count the calls so far.
-	Matched int `json:"matched"`
-	Fired   int `json:"fired"`
+	Status      int      `json:"status,omitempty"` // 0: 500; of a proxy page and a sled 502
+	Code        string   `json:"code,omitempty"`
+	Message     string   `json:"message,omitempty"`
+	RetryAfter  string   `json:"retry_after,omitempty"` // as it stands in the header
+	Delay       Duration `json:"delay,omitempty"`
+	ContentType string   `json:"content_type,omitempty"`
+	Body        string   `json:"body,omitempty"`
+	Header      string   `json:"header,omitempty"`
+	Value       string   `json:"value,omitempty"`
+
+	Sagas   Duration `json:"sagas,omitempty"`
+	Away    Duration `json:"away,omitempty"`
+	Version string   `json:"version,omitempty"`
+
+	Project string `json:"project,omitempty"` // a name
+	To      string `json:"to,omitempty"`
+	Role    Role   `json:"role,omitempty"`
+
+	// Disk, Instance and Object are names or IDs; an empty Object is any.
+	Kind     string `json:"kind,omitempty"` // disk, snapshot or instance
+	State    string `json:"state,omitempty"`
+	Object   string `json:"object,omitempty"`
+	Disk     string `json:"disk,omitempty"`
+	Instance string `json:"instance,omitempty"`
+	Pantry   string `json:"pantry,omitempty"`
+	Sled     string `json:"sled,omitempty"`
+
+	CPUs    *int64 `json:"cpus,omitempty"`
+	Memory  *int64 `json:"memory,omitempty"`
+	Storage *int64 `json:"storage,omitempty"`
+
+	// Active says whether the rule works now, Matched and Fired count the calls
+	// so far.
+	Active  bool `json:"active,omitempty"`
+	Matched int  `json:"matched,omitempty"`
+	Fired   int  `json:"fired,omitempty"`
+}
+
+// name is what the rule does, in a word.
+func (f *Fault) name() string {
+	return string(f.Action) + string(f.Condition) + string(f.Event)
+}
+
+// picksCalls says whether the rule waits for calls.
+func (f *Fault) picksCalls() bool {
+	return f.Action != ActionNone ||
+		f.Event != "" && (f.Operation != "" || f.Method != "" || f.Path != "" || f.Token != "")
+}
+
+func (f *Fault) status(otherwise int) int {
+	if f.Status != 0 {
+		return f.Status
+	}
+
+	return otherwise
 }
 
 func (f *Fault) asError() error {
-	e := &apiError{status: f.Status, code: f.Code, message: f.Message}
-	if e.status == 0 {
-		e.status = http.StatusInternalServerError
-	}
+	e := &apiError{status: f.status(http.StatusInternalServerError), code: f.Code, message: f.Message}
 
 	if e.message == "" {
 		e.message = http.StatusText(e.status)
@@ -89,147 +184,16 @@ func (f *Fault) asError() error {
 	return e
 }
 
-func (f *Fault) check() error {
-	switch f.Action {
-	case ActionError, ActionDelay, ActionHang, ActionReset, ActionLoseAnswer, ActionCommitLate, ActionErrorAfter, ActionLostStop:
-	case ActionNone:
-		return fmt.Errorf("fault without action")
-	default:
-		return fmt.Errorf("unknown fault action %q", f.Action)
-	}
+// fields are the names of the fields that are set, and how they are written.
+func (f Fault) fields() map[string]json.RawMessage {
+	f.ID, f.Active, f.Matched, f.Fired = 0, false, 0, 0
 
-	if f.Status != 0 && (f.Status < 400 || f.Status > 599) {
-		return fmt.Errorf("fault status %d is no error", f.Status)
-	}
+	var out map[string]json.RawMessage
 
-	if f.Probability < 0 || f.Probability > 1 {
-		return fmt.Errorf("fault probability %v is not within 0 and 1", f.Probability)
-	}
-
-	return nil
-}
-
-type armed struct {
-	Fault
-	rng *rand.Rand
-}
-
-type faultSet struct {
-	mu    sync.Mutex
-	next  int
-	rules []*armed
-}
-
-func (fs *faultSet) add(f Fault) (int, error) {
-	if err := f.check(); err != nil {
-		return 0, err
-	}
-
-	fs.mu.Lock()
-	defer fs.mu.Unlock()
-
-	fs.next++
-	f.ID, f.Matched, f.Fired = fs.next, 0, 0
-	fs.rules = append(fs.rules, &armed{Fault: f, rng: rand.New(rand.NewPCG(f.Seed, 0))})
-
-	return f.ID, nil
-}
-
-// pick counts the call in each rule that matches and returns the first that
-// fires, or the zero Fault.
-func (fs *faultSet) pick(op, uri string) Fault {
-	fs.mu.Lock()
-	defer fs.mu.Unlock()
-
-	var hit *armed
-
-	for _, a := range fs.rules {
-		if a.Operation != "" && a.Operation != op || !strings.Contains(uri, a.Path) {
-			continue
-		}
-
-		a.Matched++
-
-		if hit == nil && a.fires() {
-			a.Fired++
-			hit = a
-		}
-	}
-
-	if hit == nil {
-		return Fault{}
-	}
-
-	return hit.Fault
-}
-
-func (a *armed) fires() bool {
-	if a.Matched <= a.Skip || a.Count > 0 && a.Fired >= a.Count {
-		return false
-	}
-
-	return a.Probability == 0 || a.rng.Float64() < a.Probability
-}
-
-func (fs *faultSet) list() []Fault {
-	fs.mu.Lock()
-	defer fs.mu.Unlock()
-
-	out := make([]Fault, 0, len(fs.rules))
-	for _, a := range fs.rules {
-		out = append(out, a.Fault)
+	raw, err := json.Marshal(f)
+	if err != nil || json.Unmarshal(raw, &out) != nil {
+		return nil
 	}
 
 	return out
-}
-
-// remove drops one rule, or all with ID 0.
-func (fs *faultSet) remove(id int) {
-	fs.mu.Lock()
-	defer fs.mu.Unlock()
-
-	kept := fs.rules[:0]
-
-	for _, a := range fs.rules {
-		if id != 0 && a.ID != id {
-			kept = append(kept, a)
-		}
-	}
-
-	clear(fs.rules[len(kept):])
-	fs.rules = kept
-}
-
-// AddFault adds a rule and returns its ID.
-func (s *Server) AddFault(f Fault) (int, error) { return s.faults.add(f) }
-
-// Faults are the rules with their counts.
-func (s *Server) Faults() []Fault { return s.faults.list() }
-
-// RemoveFault drops a rule; 0 drops all.
-func (s *Server) RemoveFault(id int) { s.faults.remove(id) }
-
-// ParseFaults reads a JSON array of rules, or a single one. Keys that no rule
-// has are errors.
-func ParseFaults(raw []byte) ([]Fault, error) {
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	dec.DisallowUnknownFields()
-
-	var (
-		many []Fault
-		err  error
-	)
-
-	if bytes.HasPrefix(bytes.TrimSpace(raw), []byte("[")) {
-		err = dec.Decode(&many)
-	} else {
-		many = make([]Fault, 1)
-		err = dec.Decode(&many[0])
-	}
-
-	if err != nil {
-		return nil, fmt.Errorf("reading faults: %w", err)
-	}
-
-	return many, nil
 }

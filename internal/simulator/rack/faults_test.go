@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -103,15 +104,20 @@ func TestLostStop(t *testing.T) {
 	r.reaches(i.Id, oxide.InstanceStateStopped)
 }
 
-// Rules pick their calls by operation, path, skip, count and chance.
+// Rules pick their calls by operation, path, method, token, skip, count and
+// chance.
 func TestFaultSelection(t *testing.T) {
+	call := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/disks?x=1", http.NoBody)
+
 	draw := func(f Fault, n int) string {
-		fs := &faultSet{}
-		must(fs.add(f))(t)
+		s := must(New(Config{}))(t)
+		defer s.Close()
+
+		must(s.AddFault(f))(t)
 
 		var b strings.Builder
 		for range n {
-			if fs.pick("op", "/v1/a?x=1").Action == ActionNone {
+			if s.faults.pick("disk_list", call, "provider").Action == ActionNone {
 				b.WriteByte('.')
 			} else {
 				b.WriteByte('x')
@@ -126,11 +132,15 @@ func TestFaultSelection(t *testing.T) {
 		want  string
 	}{
 		{Fault{}, "xxxxxx"},
-		{Fault{Operation: "op", Path: "a?x"}, "xxxxxx"},
-		{Fault{Operation: "other"}, "......"},
+		{Fault{Operation: "disk_list", Path: "disks?x"}, "xxxxxx"},
+		{Fault{Operation: "disk_view"}, "......"},
 		{Fault{Path: "/v1/b"}, "......"},
+		{Fault{Method: "GET", Token: "provider"}, "xxxxxx"},
+		{Fault{Method: "POST"}, "......"},
+		{Fault{Token: "other"}, "......"},
 		{Fault{Skip: 2}, "..xxxx"},
 		{Fault{Skip: 1, Count: 2}, ".xx..."},
+		{Fault{From: Duration(time.Hour)}, "......"},
 	} {
 		tt.fault.Action = ActionReset
 		if got := draw(tt.fault, 6); got != tt.want {

@@ -101,8 +101,12 @@ func (c *call) bulkWriteDisk() (*disk, error) {
 		return nil, invalidRequest("cannot import blocks with a bulk write for disk in state %s", d.state)
 	}
 
-	if d.pantry == "" {
+	if away, _ := c.s.pantryState(d.pantry, d); d.pantry == "" || away {
 		return nil, internal()
+	}
+
+	if d.forgotten {
+		return nil, invalidRequest("%s", d.id)
 	}
 
 	return d, nil
@@ -147,6 +151,7 @@ func (s *Server) finalizeImport(c *call) (answer, error) {
 	}
 
 	d.become(diskFinalizing)
+	s.awaitPantry(d.pantry, d)
 
 	if name != "" {
 		snap, err := s.newSnapshot(d, name, "snapshot of finalized disk "+d.name)
@@ -157,12 +162,14 @@ func (s *Server) finalizeImport(c *call) (answer, error) {
 		}
 
 		s.saga(s.cfg.Latencies.SnapshotCreate)
+		s.stuck(kindSnapshot, snap.state, &snap.meta)
 		snap.ready()
 	}
 
 	s.saga(s.cfg.Latencies.Finalize)
+	s.stuckDisk(d)
 
-	d.pantry = ""
+	d.pantry, d.forgotten = "", false
 	d.become(diskDetached)
 
 	return noContent(), nil

@@ -190,7 +190,7 @@ func (s *Server) instanceDelete(c *call) (answer, error) {
 	}
 
 	for _, d := range slices.Clone(i.disks) {
-		d.detach()
+		s.detachDisk(d)
 	}
 
 	s.dropInstance(i)

@@ -227,8 +227,10 @@ func (cr *creation) disks() error {
 			return err
 		}
 
-		cr.s.readyDisk(d)
 		cr.undo = append(cr.undo, func() { cr.s.dropDisk(d) })
+
+		cr.s.stuckDisk(d)
+		cr.s.readyDisk(d)
 	}
 
 	return nil

@@ -43,7 +43,7 @@ func (s *Server) instanceDiskDetach(c *call) (answer, error) {
 		return answer{}, conflict("boot disk cannot be detached")
 	}
 
-	d.detach()
+	s.detachDisk(d)
 
 	return accepted(viewDisk(d)), nil
 }

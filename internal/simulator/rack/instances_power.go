@@ -24,12 +24,20 @@ func (s *Server) start(i *instance) error {
 		return err
 	}
 
+	if err := s.sledAnswer(i.sled); err != nil {
+		s.release(i)
+
+		return err
+	}
+
 	i.intent = intentRunning
 	i.natLost = false
 	i.become(stateStarting)
 	gen := i.gen
 
 	s.later(s.cfg.Latencies.Start, func() {
+		s.stuck(kindInstance, string(stateStarting), &i.meta)
+
 		if i.gen == gen {
 			i.become(stateRunning)
 			s.boot(i, cidata)
@@ -80,11 +88,15 @@ func (s *Server) instanceStop(c *call) (answer, error) {
 		return answer{}, invalidRequest("instance is still being created")
 	}
 
-	if c.lost {
+	if c.fault.Action == ActionLostStop {
 		return accepted(s.viewInstance(i)), nil
 	}
 
 	i.intent = intentStopped
+
+	if err := s.sledAnswer(i.sled); err != nil {
+		return answer{}, err
+	}
 
 	switch i.state {
 	case stateFailed:
@@ -111,6 +123,10 @@ func (s *Server) instanceReboot(c *call) (answer, error) {
 		return answer{}, invalidRequest("instance state cannot be changed from state %q", string(i.state))
 	}
 
+	if err := s.sledAnswer(i.sled); err != nil {
+		return answer{}, err
+	}
+
 	s.reboot(i)
 
 	return accepted(s.viewInstance(i)), nil
@@ -134,6 +150,8 @@ func (s *Server) reboot(i *instance) {
 
 		s.mu.Lock()
 		defer s.mu.Unlock()
+
+		s.stuck(kindInstance, string(stateRebooting), &i.meta)
 
 		if i.gen == gen {
 			i.become(stateRunning)
@@ -160,6 +178,8 @@ func (s *Server) endVM(i *instance, after time.Duration, end runState) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 
+		s.stuck(kindInstance, string(stateStopping), &i.meta)
+
 		if i.gen != gen {
 			return
 		}
@@ -183,7 +203,7 @@ func (s *Server) restartLater(i *instance) {
 	wait := s.cfg.Latencies.Fail
 
 	if !i.lastRestart.IsZero() {
-		passed := time.Duration(float64(time.Since(i.lastRestart)) / s.cfg.TimeScale)
+		passed := time.Duration(float64(s.clock.Now().Sub(i.lastRestart)) / s.cfg.TimeScale)
 		wait = max(wait, s.cfg.Latencies.RestartCooldown-passed)
 	}
 
@@ -194,7 +214,7 @@ func (s *Server) restartLater(i *instance) {
 			return
 		}
 
-		i.lastRestart = time.Now().UTC()
+		i.lastRestart = s.clock.Now().UTC()
 
 		if err := s.start(i); err != nil {
 			s.log.Info("failed instance could not be restarted", zap.String("oxide.instance.id", i.id), zap.Error(err))

@@ -38,7 +38,7 @@ func (s *Server) place(i *instance, except *sled) *sled {
 
 	for _, sl := range s.sleds {
 		fail, allow := rivals(i, sl)
-		if sl == except || fail > 0 || !sl.fits(i) {
+		if sl == except || fail > 0 || !sl.fits(i) || s.sledIsOut(sl) {
 			continue
 		}
 
@@ -75,11 +75,11 @@ func rivals(i *instance, sl *sled) (fail, allow int) {
 func (s *Server) reserve(i *instance) error {
 	const advice = "Either stop unused instances to free up resources or contact the rack operator to request a capacity increase."
 
-	if s.provisioned.CPUs+int64(i.ncpus) > s.cfg.Quota.CPUs {
+	if s.provisioned.CPUs+int64(i.ncpus) > s.quota().CPUs {
 		return noCapacity("vCPU Limit Exceeded: Not enough vCPUs to complete request. " + advice)
 	}
 
-	if s.provisioned.Memory+i.memory > s.cfg.Quota.Memory {
+	if s.provisioned.Memory+i.memory > s.quota().Memory {
 		return noCapacity("Memory Limit Exceeded: Not enough memory to complete request. " + advice)
 	}
 

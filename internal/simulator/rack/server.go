@@ -28,7 +28,8 @@ type Server struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
-	// sleep waits for a delay or the end of ctx; false for the latter.
+	clock Clock
+	// sleep is the clock's.
 	sleep func(ctx context.Context, d time.Duration) bool
 
 	calls   *callLog
@@ -77,9 +78,9 @@ func New(cfg Config) (*Server, error) {
 
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Server{
-		cfg: cfg, log: cfg.Logger, ctx: ctx, cancel: cancel, sleep: sleep,
-		calls: newCallLog(), faults: &faultSet{}, checker: checker,
-		siloID: uuid.NewString(), started: time.Now().UTC(),
+		cfg: cfg, log: cfg.Logger, ctx: ctx, cancel: cancel, clock: cfg.Clock, sleep: cfg.Clock.Sleep,
+		calls: newCallLog(cfg.Clock), faults: newFaultSet(), checker: checker,
+		siloID: uuid.NewString(), started: cfg.Clock.Now().UTC(),
 		tokens: map[string]*Token{}, users: map[string]*user{},
 		projects: newTable[*project](kindProject), vpcs: newTable[*vpc](kindVPC),
 		routers: newTable[*router](kindRouter), vpcRoutes: newTable[*vpcRoute](kindRoute),
@@ -210,18 +211,6 @@ func (s *Server) pause(d time.Duration) bool {
 	}
 
 	return s.sleep(s.ctx, d)
-}
-
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // saga lets a saga's time pass with the lock released. The caller holds s.mu

@@ -41,7 +41,7 @@ func (s *Server) utilization(*call) (answer, error) {
 	defer s.mu.Unlock()
 
 	return ok(map[string]resourceCounts{
-		"capacity":    s.cfg.Quota.view(),
+		"capacity":    s.quota().view(),
 		"provisioned": s.provisioned.view(),
 	}), nil
 }
@@ -51,7 +51,7 @@ const copies = 3
 
 // chargeStorage takes quota, then space on the rack's disks.
 func (s *Server) chargeStorage(size int64, physical bool) error {
-	if s.provisioned.Storage+size > s.cfg.Quota.Storage {
+	if s.provisioned.Storage+size > s.quota().Storage {
 		return noCapacity("Storage Limit Exceeded: Not enough storage to complete request. " +
 			"Either remove unneeded disks and snapshots to free up resources or contact the rack operator to request a capacity increase.")
 	}

@@ -93,11 +93,13 @@ func (s *Server) snapshotCreate(c *call) (answer, error) {
 	if d.state == diskDetached {
 		d.become(diskMaintenance)
 		s.saga(s.cfg.Latencies.SnapshotCreate)
+		s.stuckDisk(d)
 		d.become(diskDetached)
 	} else {
 		s.saga(s.cfg.Latencies.SnapshotCreate)
 	}
 
+	s.stuck(kindSnapshot, x.state, &x.meta)
 	x.ready()
 
 	return created(viewSnapshot(x)), nil

@@ -117,6 +117,10 @@ func (t *table[T]) rename(x T, name string) error { return t.change(x, x.head().
 func (t *table[T]) change(x T, scope, name string) error {
 	m := x.head()
 
+	if _, here := t.byID[m.id]; !here {
+		return notFound(t.kind, m.id)
+	}
+
 	if other, taken := t.named(scope, name); taken && other.head() != m {
 		return alreadyExists(t.kind, name)
 	}
