@@ -18,6 +18,8 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/rack"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -234,6 +236,58 @@ func TestARackThatIsAwayIsProbedSlowlyAndHeals(t *testing.T) {
 
 		if !b.Ready() {
 			t.Error("it does not heal")
+		}
+
+		cancel()
+		<-done
+	})
+}
+
+// A rack whose API is not open is told apart from one that can not be reached,
+// and one that was there before from one that has never been.
+func TestARackThatIsNotUpIsToldInItsOwnWords(t *testing.T) {
+	t.Parallel()
+
+	synctest.Test(t, func(t *testing.T) {
+		core, logs := observer.New(zap.DebugLevel)
+		b, r := NewBoard(zap.New(core), NeedRack), &fakeRack{}
+
+		var refused error = &rack.Error{Op: "pinging", Class: rack.ClassLost, Message: "no answer from the rack: connection refused"}
+
+		r.err.Store(&refused)
+
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+
+		go func() {
+			defer close(done)
+
+			b.WatchRack(ctx, r)
+		}()
+
+		time.Sleep(time.Hour)
+
+		yet := "the rack's API does not answer yet at https://rack.test/: connection refused"
+		if b.Ready() || !strings.Contains(b.Err().Error(), yet) || len(b.Err().Error()) > 200 {
+			t.Errorf("before it was ever there: %v", b.Err())
+		}
+
+		r.err.Store(nil)
+		time.Sleep(probeAtMost)
+
+		if !b.Ready() {
+			t.Error("it does not go on by itself")
+		}
+
+		r.err.Store(&refused)
+		time.Sleep(probeAtMost)
+
+		if b.Ready() || !strings.Contains(b.Err().Error(), "does not answer any more at https://rack.test/") {
+			t.Errorf("after it was there: %v", b.Err())
+		}
+
+		if n := logs.FilterMessageSnippet(yet).Len(); n != 1 {
+			t.Errorf("told %d times", n)
 		}
 
 		cancel()

@@ -31,13 +31,13 @@ type Rack interface {
 
 // WatchRack keeps the rack's condition until ctx ends.
 func (b *Board) WatchRack(ctx context.Context, r Rack) {
-	pause := probeAtFirst
+	pause, known := probeAtFirst, false
 
 	for {
 		next := probeWell
 
 		if err := probe(ctx, r); err != nil && ctx.Err() == nil {
-			key, text := rackTrouble(r.Host(), err)
+			key, text := rackTrouble(r.Host(), err, known)
 			b.Trouble(NeedRack, key, text)
 
 			next = pause
@@ -45,7 +45,7 @@ func (b *Board) WatchRack(ctx context.Context, r Rack) {
 		} else if err == nil {
 			b.OK(NeedRack)
 
-			pause = probeAtFirst
+			pause, known = probeAtFirst, true
 		}
 
 		select {
@@ -71,8 +71,18 @@ func probe(ctx context.Context, r Rack) error {
 	return err
 }
 
-func rackTrouble(host string, err error) (key, text string) {
+// rackTrouble says what is wrong with the rack, and whether that has been well
+// before: an API that refuses connections is opened by the rack itself.
+func rackTrouble(host string, err error, known bool) (key, text string) {
 	class := rack.ClassOf(err)
+
+	if rack.Refused(err) {
+		if known {
+			return "refused", "the rack's API does not answer any more at " + host + ": connection refused; it may be in an update, waiting for it"
+		}
+
+		return "refused", "the rack's API does not answer yet at " + host + ": connection refused; the rack is not up, or this is not its address, waiting for it"
+	}
 
 	switch class {
 	case rack.ClassCredentials:

@@ -277,12 +277,28 @@ func lostMessage(ctx context.Context, err error) string {
 		return "the call was given up"
 	}
 
-	s := oneLine(err.Error())
+	s := strings.Join(strings.Fields(err.Error()), " ")
 	if i := strings.LastIndex(s, `": `); i >= 0 {
 		s = s[i+3:]
 	}
 
-	return "no answer from the rack: " + s
+	if strings.HasSuffix(s, refused) {
+		s = refused // without the address, which says nothing more
+	}
+
+	return oneLine("no answer from the rack: " + s)
+}
+
+// refused is how systems tell that nobody listens at an address. The SDK leaves
+// only the text of it.
+const refused = "connection refused"
+
+// Refused tells that nobody listens at the rack's address: its API is not open
+// yet, or not any more, and the call has done nothing.
+func Refused(err error) bool {
+	e, ok := errors.AsType[*Error](err)
+
+	return ok && e.Class == ClassLost && strings.HasSuffix(e.Message, refused)
 }
 
 // maxMessage leaves room in a line of 200 characters for what was being done and

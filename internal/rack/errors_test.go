@@ -115,6 +115,34 @@ func TestExistsNamesTheKindThatIsInTheWay(t *testing.T) {
 	}
 }
 
+// Where nobody listens, the text says so and no more, however long the address.
+func TestAnAPIThatIsNotOpenRefuses(t *testing.T) {
+	t.Parallel()
+
+	s := httptest.NewServer(http.NotFoundHandler())
+	s.Close()
+
+	c, err := rack.New(rack.Config{Host: s.URL, Token: "oxide-token-secret", UserAgent: "test/1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	t.Cleanup(c.Close)
+
+	_, viewErr := c.ViewDiskByName(t.Context(), strings.Repeat("p", 60), strings.Repeat("d", 60))
+
+	for _, err := range []error{c.Ping(t.Context()), viewErr} {
+		if !rack.Refused(err) || rack.Reason(err) != "no answer from the rack: connection refused" {
+			t.Errorf("%v, %q", rack.Refused(err), rack.Reason(err))
+		}
+	}
+
+	hung := newClient(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+	if err := hung.Ping(t.Context()); rack.Refused(err) || rack.ClassOf(err) != rack.ClassLost {
+		t.Errorf("a connection that broke: %v", err)
+	}
+}
+
 func TestACallWithoutAnAnswerIsLost(t *testing.T) {
 	t.Parallel()
 

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"time"
 
 	"go.uber.org/zap"
@@ -16,6 +15,8 @@ import (
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/simulator/omni"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/simulator/operator"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/simulator/rack"
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/simulator/rack/setup"
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/simulator/rack/setup/plan"
 )
 
 // Project is the project that a site has.
@@ -30,6 +31,12 @@ type Config struct {
 	// TimeScale multiplies all delays, 0.05 if zero.
 	TimeScale float64
 	Rack      rack.Config
+	// RackDescription is the rack that comes up, the built-in one if nil. What
+	// Rack sets itself goes before what the description says.
+	RackDescription *plan.Description
+	// RackLater lets Start return while the rack is still coming up: Rack is
+	// there when WaitRack has returned.
+	RackLater bool
 	Factory   factory.Config
 	Omni      omni.Config
 	// Log is nil for none.
@@ -41,6 +48,8 @@ type Site struct {
 	Rack    *rack.Server
 	Omni    *omni.Server
 	Factory *factory.Server
+	// RackSetup brings the rack up.
+	RackSetup *setup.Rack
 	// Operator has all rights.
 	Operator *operator.Operator
 
@@ -48,6 +57,7 @@ type Site struct {
 	RackURL, RackToken string
 
 	cancel context.CancelFunc
+	up     chan struct{} // closed when the API is open, or never will be
 	served chan error
 }
 
@@ -92,41 +102,17 @@ func Start(ctx context.Context, cfg Config) (s *Site, err error) {
 		return s, fmt.Errorf("starting the rack: %w", err)
 	}
 
+	if !cfg.RackLater {
+		if err = s.WaitRack(ctx); err != nil {
+			return s, fmt.Errorf("starting the rack: %w", err)
+		}
+	}
+
 	if err = s.startOperator(ctx); err != nil {
 		return s, fmt.Errorf("making the operator: %w", err)
 	}
 
 	return s, nil
-}
-
-func (s *Site) startRack(ctx context.Context, cfg Config) (err error) {
-	if cfg.Rack.Projects == nil {
-		cfg.Rack.Projects = []string{Project}
-	}
-
-	if cfg.Rack.Booter == nil {
-		cfg.Rack.Booter = rack.Guests{}
-	}
-
-	cfg.Rack.TimeScale, cfg.Rack.Logger = cfg.TimeScale, cfg.Log.Named("rack")
-
-	if s.Rack, err = rack.New(cfg.Rack); err != nil {
-		return err
-	}
-
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
-
-	s.RackURL = "http://" + l.Addr().String()
-
-	serving, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	s.cancel, s.served = cancel, make(chan error, 1)
-
-	go func() { s.served <- s.Rack.Serve(serving, l) }()
-
-	return nil
 }
 
 func (s *Site) startOperator(ctx context.Context) error {
@@ -162,6 +148,10 @@ func (s *Site) Close() error {
 
 	if s.Rack != nil {
 		s.Rack.Close()
+	}
+
+	if s.RackSetup != nil {
+		errs = append(errs, s.RackSetup.Close())
 	}
 
 	if s.Omni != nil {
