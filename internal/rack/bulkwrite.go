@@ -1,23 +1,15 @@
 package rack
 
 import (
-	"bytes"
 	"context"
-	"encoding/base64"
 	"fmt"
 	"net/http"
-	"strconv"
-	"sync"
 
 	"github.com/oxidecomputer/oxide.go/oxide"
 )
 
 // MaxChunk is the largest bulk write that the rack takes, in raw bytes.
 const MaxChunk = 512 << 10
-
-// bodies holds encoded bulk writes for the next one: an image is thousands of
-// them, and the SDK's own call allocates each several times over.
-var bodies = sync.Pool{New: func() any { return new([]byte) }}
 
 // StartBulkWrite moves a disk from import_ready to importing_from_bulk_writes.
 // A second call fails.
@@ -28,7 +20,8 @@ func (c *Client) StartBulkWrite(ctx context.Context, diskID string) error {
 }
 
 // BulkWrite writes chunk at offset, both in bytes and multiples of the disk's
-// block size. Writing the same bytes again is harmless.
+// block size. Writing the same bytes again is harmless. The chunk may be used
+// for something else as soon as the call returns.
 func (c *Client) BulkWrite(ctx context.Context, diskID string, offset uint64, chunk []byte) error {
 	if len(chunk) > MaxChunk {
 		return &Error{
@@ -38,26 +31,15 @@ func (c *Client) BulkWrite(ctx context.Context, diskID string, offset uint64, ch
 	}
 
 	return run(fill(ctx), c, "writing a chunk", chunkDeadline, func(ctx context.Context) error {
-		buf, ok := bodies.Get().(*[]byte)
-		if !ok {
-			buf = new([]byte)
-		}
+		write := newBulkWrite(offset, chunk)
+		defer write.end()
 
-		*buf = encodeBulkWrite((*buf)[:0], offset, chunk)
-
-		err := raw(ctx, c.bulk, oxide.Request{
+		return raw(ctx, c.bulk, oxide.Request{
 			Method: http.MethodPost,
 			Path:   "/v1/disks/{{.disk}}/bulk-write",
 			Params: map[string]string{"disk": diskID},
-			Body:   bytes.NewReader(*buf),
+			Body:   write.body(),
 		})
-		// After a failure Go's transport may still be reading the body; only a
-		// success proves that the rack has taken all of it.
-		if err == nil {
-			bodies.Put(buf)
-		}
-
-		return err
 	})
 }
 
@@ -77,13 +59,4 @@ func (c *Client) FinalizeImport(ctx context.Context, diskID, snapshotName string
 			Body: &oxide.FinalizeDisk{SnapshotName: oxide.Name(snapshotName)},
 		})
 	})
-}
-
-func encodeBulkWrite(dst []byte, offset uint64, chunk []byte) []byte {
-	dst = append(dst, `{"offset":`...)
-	dst = strconv.AppendUint(dst, offset, 10)
-	dst = append(dst, `,"base64_encoded_data":"`...)
-	dst = base64.StdEncoding.AppendEncode(dst, chunk)
-
-	return append(dst, `"}`...)
 }

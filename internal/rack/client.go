@@ -9,6 +9,7 @@ package rack
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/http"
@@ -73,14 +74,8 @@ func New(cfg Config) (*Client, error) {
 	// idle, and only a ping tells.
 	apiTransport.HTTP2 = &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 10 * time.Second}
 
-	// One HTTP/2 connection has one window for all writers; with HTTP/1.1 each
-	// writer keeps a connection of its own.
-	bulkTransport := base.Clone()
-	bulkTransport.MaxIdleConnsPerHost = 64
-	bulkTransport.Protocols = new(http.Protocols)
-	bulkTransport.Protocols.SetHTTP1(true)
-
-	c.transport = []*http.Transport{apiTransport, bulkTransport}
+	bulk := bulkTransportFrom(base)
+	c.transport = []*http.Transport{apiTransport, bulk}
 
 	var err error
 
@@ -88,14 +83,35 @@ func New(cfg Config) (*Client, error) {
 		return nil, err
 	}
 
-	if c.bulk, err = newSDK(cfg, bulkTransport); err != nil {
+	if c.bulk, err = newSDK(cfg, bulkTransport{bulk}); err != nil {
 		return nil, err
 	}
 
 	return c, nil
 }
 
-func newSDK(cfg Config, t *http.Transport) (*oxide.Client, error) {
+// bulkTransportFrom makes the transport for bulk writes. One HTTP/2 connection
+// has one window for all writers; with HTTP/1.1 each writer keeps a connection
+// of its own.
+func bulkTransportFrom(base *http.Transport) *http.Transport {
+	t := base.Clone()
+	t.MaxIdleConns, t.MaxIdleConnsPerHost = 0, 64
+	t.ForceAttemptHTTP2 = false
+	t.Protocols = new(http.Protocols)
+	t.Protocols.SetHTTP1(true)
+
+	// A transport that was used offers HTTP/2 in its TLS configuration, and its
+	// clone goes on to offer what it does not speak.
+	if t.TLSClientConfig == nil {
+		t.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+
+	t.TLSClientConfig.NextProtos = []string{"http/1.1"}
+
+	return t
+}
+
+func newSDK(cfg Config, t http.RoundTripper) (*oxide.Client, error) {
 	opts := []oxide.ClientOption{
 		oxide.WithHTTPClient(&http.Client{Transport: turnstile{t}}),
 		oxide.WithUserAgent(cfg.UserAgent),
