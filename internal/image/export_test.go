@@ -18,7 +18,9 @@ func Copy(ctx context.Context, cancel context.CancelCauseFunc, rack chunkWriter,
 		return 0, err
 	}
 
-	w := writers{rack: rack, disk: "disk", count: count, block: block, limit: limit, progress: func(int) {}}
+	w := writers{rack: rack, disk: "disk", most: count, block: block, limit: limit, progress: func(int) {}}
 
-	return w.copy(ctx, cancel, data, end, r)
+	done, err := w.copy(ctx, cancel, data, end, r)
+
+	return done.length, err
 }

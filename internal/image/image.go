@@ -163,10 +163,12 @@ type Config struct {
 	// Owner, Provider and Run are written into every mark.
 	Owner, Provider, Run string
 
-	// Writers is the number of parallel writes of one upload, 8 if zero.
+	// Writers is the most parallel writes of one upload, 24 if zero. How many
+	// there are follows from how quickly the rack takes them.
 	Writers int
-	// Uploads is the number of uploads at once, 4 if zero. Each holds
-	// (Writers + 2) chunks of 512 KiB.
+	// Uploads is the number of uploads at once, 4 if zero. Each holds at most
+	// (Writers + 1) chunks of 512 KiB and the window of the decoder, for Talos'
+	// images 8 MiB.
 	Uploads int
 	// Grace is for how long a run must not have been renewed before its scratch
 	// counts as left over, 2 minutes if zero.
@@ -178,7 +180,7 @@ type Config struct {
 
 func (c *Config) defaults() {
 	if c.Writers <= 0 {
-		c.Writers = 8
+		c.Writers = 24
 	}
 
 	if c.Uploads <= 0 {

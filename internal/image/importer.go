@@ -75,7 +75,8 @@ func (m *Manager) importImage(ctx context.Context, j *job, projectID string, l *
 	i.log.Info("image upload started", zap.String("oxide.disk.id", s.id), zap.String("oxide.project.id", projectID),
 		zap.String("file", stream.Name()), zap.Uint64("bytes", h.size))
 
-	if err := i.upload(ctx, cancel, h, stream); err != nil {
+	w, err := i.upload(ctx, cancel, h, stream)
+	if err != nil {
 		return oxide.Image{}, err
 	}
 
@@ -86,13 +87,14 @@ func (m *Manager) importImage(ctx context.Context, j *job, projectID string, l *
 		return oxide.Image{}, err
 	}
 
-	img, err := i.publish(ctx, snapshotID, l.taken)
+	img, err := i.publish(ctx, snapshotID, l.taken, content{length: w.length, stream: stream.SHA256(), chunks: w.digest})
 	if err != nil {
 		return oxide.Image{}, err
 	}
 
 	i.log.Info("image imported", zap.String("oxide.image.id", img.Id), zap.String("oxide.image.name", string(img.Name)),
 		zap.Bool("silo", img.ProjectId == ""), zap.Uint64("bytes", h.size), zap.String("sha256", stream.SHA256()),
+		zap.String("chunks_sha256", w.digest), zap.Int("writes", w.writes), zap.Int("peak_writers", w.peak),
 		zap.Float64("upload_seconds", took.Seconds()), zap.Float64("seconds", time.Since(start).Seconds()))
 
 	return img, nil
@@ -192,33 +194,33 @@ func (i *importer) createDisk(ctx context.Context, h head) error {
 }
 
 // upload copies the stream into the disk and closes the disk for writes.
-func (i *importer) upload(ctx context.Context, cancel context.CancelCauseFunc, h head, stream Stream) error {
+func (i *importer) upload(ctx context.Context, cancel context.CancelCauseFunc, h head, stream Stream) (written, error) {
 	id := i.scratch.id
 
 	if err := i.advance(ctx, oxide.DiskStateStateImportReady, oxide.DiskStateStateImportingFromBulkWrites,
 		func() error { return i.m.cfg.Rack.StartBulkWrite(ctx, id) }); err != nil {
-		return err
+		return written{}, err
 	}
 
 	i.job.expect(h.size)
 
 	w := writers{
-		rack: i.m.cfg.Rack, disk: id, count: i.m.cfg.Writers, block: h.block, limit: diskSize(h.size),
+		rack: i.m.cfg.Rack, disk: id, most: i.m.cfg.Writers, block: h.block, limit: diskSize(h.size),
 		progress: i.job.progress, trouble: i.job.stumble,
 	}
 
-	n, err := w.copy(ctx, cancel, h.data, h.end, stream)
+	done, err := w.copy(ctx, cancel, h.data, h.end, stream)
 	if err != nil {
-		return err
+		return written{}, err
 	}
 
-	if n != h.size {
-		return fmt.Errorf("the image ended at byte %d of %d", n, h.size)
+	if done.length != h.size {
+		return written{}, fmt.Errorf("the image ended at byte %d of %d", done.length, h.size)
 	}
 
 	i.job.enter(PhaseSealing)
 
-	return i.advance(ctx, oxide.DiskStateStateImportingFromBulkWrites, oxide.DiskStateStateImportReady,
+	return done, i.advance(ctx, oxide.DiskStateStateImportingFromBulkWrites, oxide.DiskStateStateImportReady,
 		func() error { return i.m.cfg.Rack.StopBulkWrite(ctx, id) })
 }
 

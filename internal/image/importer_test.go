@@ -84,7 +84,7 @@ func TestWritesThatFailForGood(t *testing.T) {
 
 	w := newWorld()
 	w.source.data = disk(61, 512)
-	w.rack.faults["write"] = times(30, 100, errOf(rack.ClassInternal, 500))
+	w.rack.faults["write"] = times(30, 300, errOf(rack.ClassInternal, 500))
 
 	test(t, w, func(t *testing.T, m *image.Manager) {
 		ask(t, m, want())

@@ -211,7 +211,7 @@ func TestAJobThatNobodyAsksForIsUndone(t *testing.T) {
 	t.Parallel()
 
 	w := newWorld()
-	w.rack.delays["write"] = 50 * time.Second
+	w.source.pace = time.Second
 	w.source.data = disk(150, 512)
 
 	test(t, w, func(t *testing.T, m *image.Manager) {
@@ -234,7 +234,7 @@ func TestAJobThatNobodyAsksForIsUndone(t *testing.T) {
 			t.Error("an image was made")
 		}
 
-		w.rack.set(func() { delete(w.rack.delays, "write") })
+		w.source.pace = 0
 		until(t, m, want(), time.Minute)
 		checkContent(t, one(t, w), w.source.data)
 		settle(t, w, time.Minute)

@@ -2,6 +2,8 @@ package image
 
 import (
 	"context"
+	"encoding/base64"
+	"encoding/hex"
 	"fmt"
 	"strings"
 
@@ -15,12 +17,19 @@ import (
 // maxName is the rack's limit for names.
 const maxName = 63
 
+// content is what an import put into an image, recorded with it.
+type content struct {
+	length uint64 // of the raw disk in bytes
+	stream string // SHA-256 of the stream as downloaded, in hex
+	chunks string // see digest, in hex
+}
+
 // publish makes the image from the snapshot and promotes it when the silo is
 // the place. Who lost a race answers the winner's image.
-func (i *importer) publish(ctx context.Context, snapshotID string, taken map[string]bool) (oxide.Image, error) {
+func (i *importer) publish(ctx context.Context, snapshotID string, taken map[string]bool, c content) (oxide.Image, error) {
 	i.job.enter(PhasePublishing)
 
-	img, made, err := i.createImage(ctx, snapshotID, taken)
+	img, made, err := i.createImage(ctx, snapshotID, taken, c)
 	if err != nil {
 		return oxide.Image{}, err
 	}
@@ -38,7 +47,7 @@ func (i *importer) publish(ctx context.Context, snapshotID string, taken map[str
 
 // createImage makes the image in the project. It also tells whether this
 // import made the image that it answers.
-func (i *importer) createImage(ctx context.Context, snapshotID string, taken map[string]bool) (oxide.Image, bool, error) {
+func (i *importer) createImage(ctx context.Context, snapshotID string, taken map[string]bool, c content) (oxide.Image, bool, error) {
 	id, s := i.job.identity, i.scratch
 
 	name := naming.Image(id)
@@ -49,7 +58,7 @@ func (i *importer) createImage(ctx context.Context, snapshotID string, taken map
 	delay := firstStepPause
 
 	for try := 1; ; try++ {
-		img, err := i.m.cfg.Rack.CreateImage(ctx, s.project, i.m.imageCreate(id, name, snapshotID))
+		img, err := i.m.cfg.Rack.CreateImage(ctx, s.project, i.m.imageCreate(id, name, snapshotID, c))
 		if err == nil {
 			return *img, true, nil
 		}
@@ -87,7 +96,7 @@ func (i *importer) createImage(ctx context.Context, snapshotID string, taken map
 	}
 }
 
-func (m *Manager) imageCreate(id naming.ImageIdentity, name, snapshotID string) oxide.ImageCreate {
+func (m *Manager) imageCreate(id naming.ImageIdentity, name, snapshotID string, c content) oxide.ImageCreate {
 	mark := naming.Mark{
 		Owner: m.cfg.Owner, Provider: m.cfg.Provider, Run: m.cfg.Run,
 		Kind: naming.KindImage, Key: id.Key(), Image: id.Mark(),
@@ -95,11 +104,27 @@ func (m *Manager) imageCreate(id naming.ImageIdentity, name, snapshotID string) 
 
 	return oxide.ImageCreate{
 		Name:        oxide.Name(name),
-		Description: mark.Describe(fmt.Sprintf("Talos %s for Omni, from %s.", id.Talos, id.FactoryHost)),
+		Description: mark.Describe(c.describe(id)),
 		Os:          "Talos Linux",
 		Version:     id.Talos,
 		Source:      oxide.ImageSource{Value: &oxide.ImageSourceSnapshot{Id: snapshotID}},
 	}
+}
+
+// describe is the sentence for people before the mark. Both sums stand in the
+// shorter base64 of URLs, as there is no room for hex; with a long provider ID
+// the end is cut, and the log still has them whole.
+func (c content) describe(id naming.ImageIdentity) string {
+	return fmt.Sprintf("Talos %s, raw %d bytes, sha256 %s, chunks %s", id.Talos, c.length, short(c.stream), short(c.chunks))
+}
+
+func short(sum string) string {
+	b, err := hex.DecodeString(sum)
+	if err != nil {
+		return sum
+	}
+
+	return base64.RawURLEncoding.EncodeToString(b)
 }
 
 // otherName is what an image is called when something foreign has its name.

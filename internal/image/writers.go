@@ -3,6 +3,7 @@ package image
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"io"
 	"sync"
@@ -36,115 +37,108 @@ type chunkWriter interface {
 type writers struct {
 	rack     chunkWriter
 	disk     string
-	count    int
+	most     int    // writes open at once
 	block    int    // bytes; the last chunk is filled up with zeros to it
 	limit    uint64 // size of the disk in bytes
 	progress func(n int)
 	// trouble tells of a write that failed and is tried again; nil tells nobody.
 	trouble func(err error, try int)
+
+	window *window
+	digest *digest
+}
+
+// written is what went into the disk.
+type written struct {
+	length uint64 // of the image in bytes
+	digest string // in hex, see digest
+	writes int    // chunks that were not zeros
+	peak   int    // writes open at once
 }
 
 type chunk struct {
+	order  int // among those that are not zeros
 	offset uint64
+	length int    // of the image's bytes in data; zeros may follow
 	data   []byte // of full length chunkSize in memory
 }
 
-// copy writes head and then all of r, and answers the length of both. Chunks
-// of zeros are left out, as the disk has never held anything else. The memory
-// is that of two chunks more than writers. The first error cancels everything,
-// and copy returns when all writers have ended; cancel must end a blocked read
-// of r too.
-func (w *writers) copy(ctx context.Context, cancel context.CancelCauseFunc, head []byte, end bool, r io.Reader) (uint64, error) {
-	var (
-		group  sync.WaitGroup
-		chunks = make(chan chunk)
-		free   = make(chan []byte, w.count+2) // room for head's too
-	)
+// copy writes head and then all of r. Chunks of zeros are left out, as the disk
+// has never held anything else. The memory is that of one chunk more than
+// writes were ever open at once. The first error cancels everything, and copy
+// returns when all writers have ended; cancel must end a blocked read of r too.
+func (w *writers) copy(ctx context.Context, cancel context.CancelCauseFunc, head []byte, end bool, r io.Reader) (written, error) {
+	w.window, w.digest = newWindow(w.most), newDigest()
 
-	for range w.count + 1 {
-		free <- nil // made when first needed: small images need few
+	p := producer{
+		writers: w, cancel: cancel,
+		free: make(chan []byte, w.most+1), // one for each write, and the one that is being read into
 	}
 
-	for i := range w.count {
-		group.Go(func() {
-			for c := range chunks {
-				if err := w.write(ctx, c, i); err != nil {
-					cancel(err)
-
-					return
-				}
-
-				w.progress(len(c.data))
-				free <- c.data[:cap(c.data)]
-			}
-		})
-	}
-
-	n, err := w.produce(ctx, head, end, r, chunks, free)
-
-	close(chunks)
-
+	err := p.run(ctx, head, end, r)
 	if err != nil {
 		cancel(err)
 	}
 
-	group.Wait()
+	p.group.Wait()
 
 	// The first failure is the cause of all others.
 	if err := context.Cause(ctx); err != nil {
-		return n, err
+		return written{length: p.offset}, err
 	}
 
-	return n, nil
+	return written{length: p.offset, digest: w.digest.hex(), writes: p.order, peak: w.window.peakWrites()}, nil
 }
 
-// produce cuts the stream into chunks at multiples of chunkSize, however the
-// reads fall.
-func (w *writers) produce(
-	ctx context.Context, buf []byte, end bool, r io.Reader, chunks chan<- chunk, free <-chan []byte,
-) (uint64, error) {
-	var offset uint64
+// producer cuts a stream into chunks and starts their writes.
+type producer struct {
+	*writers
 
+	cancel context.CancelCauseFunc
+	group  sync.WaitGroup
+	free   chan []byte // buffers that no write holds
+
+	offset uint64
+	order  int
+}
+
+// run cuts the stream into chunks at multiples of chunkSize, however the reads
+// fall.
+func (p *producer) run(ctx context.Context, buf []byte, end bool, r io.Reader) error {
 	for {
-		if len(buf) > 0 {
-			if offset+uint64(len(buf)) > w.limit {
-				return offset, fmt.Errorf("the image is longer than its partition table says, over %d bytes", w.limit)
-			}
-
-			sent, err := w.send(ctx, chunk{offset, buf}, chunks)
-			if err != nil {
-				return offset, err
-			}
-
-			offset += uint64(len(buf))
-
-			if !sent {
-				buf = buf[:cap(buf)]
-			} else {
-				buf = nil
-			}
+		if p.offset+uint64(len(buf)) > p.limit {
+			return fmt.Errorf("the image is longer than its partition table says, over %d bytes", p.limit)
 		}
+
+		sent, err := p.send(ctx, buf)
+		if err != nil {
+			return err
+		}
+
+		p.offset += uint64(len(buf))
 
 		if end {
-			return offset, nil
+			return nil
 		}
 
-		if buf == nil {
-			select {
-			case buf = <-free:
-			case <-ctx.Done():
-				return offset, context.Cause(ctx)
-			}
+		if sent {
+			buf = p.buffer()
 		}
 
-		if buf == nil {
-			buf = make([]byte, chunkSize)
+		if buf, end, err = fill(r, buf[:chunkSize]); err != nil {
+			return fmt.Errorf("reading the image at byte %d: %w", p.offset+uint64(len(buf)), err)
 		}
+	}
+}
 
-		var err error
-		if buf, end, err = fill(r, buf); err != nil {
-			return offset, fmt.Errorf("reading the image at byte %d: %w", offset+uint64(len(buf)), err)
-		}
+// buffer is one that no write holds, made only when there is none: small images
+// and slow factories need few.
+func (p *producer) buffer() []byte {
+	select {
+	case buf := <-p.free:
+		return buf
+	default:
+		return make([]byte, chunkSize)
 	}
 }
 
@@ -172,43 +166,66 @@ func fill(r io.Reader, buf []byte) (data []byte, end bool, err error) {
 	}
 }
 
-// send hands a chunk to the writers, unless it is all zeros. The last one is
+// send starts the write of a chunk, unless it is all zeros. The last one is
 // filled up to whole blocks.
-func (w *writers) send(ctx context.Context, c chunk, chunks chan<- chunk) (bool, error) {
-	if bytes.Equal(c.data, zeros[:len(c.data)]) {
-		w.progress(len(c.data))
+func (p *producer) send(ctx context.Context, data []byte) (bool, error) {
+	if bytes.Equal(data, zeros[:len(data)]) {
+		p.progress(len(data))
 
 		return false, nil
 	}
 
-	if rest := len(c.data) % w.block; rest != 0 {
-		n := len(c.data)
-		c.data = c.data[:n+w.block-rest]
-		clear(c.data[n:])
+	c := chunk{order: p.order, offset: p.offset, length: len(data), data: data}
+
+	if rest := len(data) % p.block; rest != 0 {
+		c.data = data[:len(data)+p.block-rest]
+		clear(c.data[c.length:])
 	}
 
-	select {
-	case chunks <- c:
-		return true, nil
-	case <-ctx.Done():
-		return false, context.Cause(ctx)
+	if err := p.window.enter(ctx); err != nil {
+		return false, err
 	}
+
+	p.order++
+
+	p.group.Go(func() {
+		defer p.window.leave()
+
+		if err := p.write(ctx, c); err != nil {
+			p.cancel(err)
+
+			return
+		}
+
+		p.digest.add(c.order, c.offset, sha256.Sum256(c.data[:c.length]))
+		p.progress(c.length)
+
+		p.free <- c.data[:chunkSize]
+	})
+
+	return true, nil
 }
 
 // write writes one chunk, again and again while that can help. The same bytes
 // at the same place are harmless however often they arrive.
-func (w *writers) write(ctx context.Context, c chunk, writer int) error {
+func (w *writers) write(ctx context.Context, c chunk) error {
 	delay := firstChunkPause
 
 	for try := 1; ; try++ {
+		start := time.Now()
+
 		err := w.writeOnce(ctx, c)
 		if err == nil {
+			w.window.wrote(time.Since(start))
+
 			return nil
 		}
 
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
+
+		w.window.stumbled()
 
 		if try == chunkTries || !rack.ClassOf(err).Passing() {
 			return fmt.Errorf("chunk at offset %d, try %d: %w", c.offset, try, err)
@@ -219,7 +236,7 @@ func (w *writers) write(ctx context.Context, c chunk, writer int) error {
 		}
 
 		// Spread, or all writers would come back at the same instant.
-		spread := delay * time.Duration(writer) / time.Duration(2*w.count)
+		spread := delay * time.Duration(c.order%w.most) / time.Duration(2*w.most)
 
 		if err := pause(ctx, delay+spread); err != nil {
 			return err
