@@ -26,7 +26,8 @@ type row struct {
 	write   time.Duration // of each bulk write
 	uploads int
 	size    int64
-	slow    bool // measured once
+	slow    bool   // measured once
+	profile string // directory, or empty
 
 	wall float64 // times the lower bound
 	cpu  float64 // times that of decoding alone; 0 is not judged
@@ -117,9 +118,10 @@ func images(ctx context.Context, args []string) error {
 
 func parse(args []string) (options, error) {
 	var (
-		o     options
-		names string
-		scale float64
+		o       options
+		names   string
+		scale   float64
+		profile string
 	)
 
 	fs := flag.NewFlagSet("images", flag.ContinueOnError)
@@ -127,6 +129,7 @@ func parse(args []string) (options, error) {
 	fs.IntVar(&o.runs, "runs", 3, "how often each row is measured, except slow ones")
 	fs.StringVar(&o.output, "output", "table", "table or json")
 	fs.StringVar(&names, "rows", "", "rows to measure, separated by commas; all if empty")
+	fs.StringVar(&profile, "profile", "", "directory for profiles of the importer's last run; they cost time")
 	fs.Float64Var(&scale, "scale", 1.0/30, "scale of the five minutes before the first byte")
 
 	if err := fs.Parse(args); err != nil {
@@ -134,6 +137,9 @@ func parse(args []string) (options, error) {
 	}
 
 	o.rows = rows(scale)
+	for i := range o.rows {
+		o.rows[i].profile = profile
+	}
 
 	if names != "" {
 		wanted := strings.Split(names, ",")

@@ -6,6 +6,10 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/pprof"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -28,6 +32,8 @@ type importConfig struct {
 	Project string `json:"project"` // its ID
 	// Uploads is how many images are imported side by side.
 	Uploads int `json:"uploads"`
+	// Profile is a directory for profiles of processor and memory, or empty.
+	Profile string `json:"profile"`
 }
 
 // spent is what a piece of work took.
@@ -137,11 +143,19 @@ func importImages(ctx context.Context, c importConfig, w *wire) error {
 
 	var result importResult
 
+	stopProfile, err := profile(c.Profile)
+	if err != nil {
+		return err
+	}
+
 	result.spent, err = measure(func() error {
 		result.Images, err = all(ctx, m, c)
 
 		return err
 	})
+
+	stopProfile()
+
 	if err != nil {
 		return err
 	}
@@ -164,6 +178,30 @@ func importImages(ctx context.Context, c importConfig, w *wire) error {
 	w.wait()
 
 	return nil
+}
+
+// profile starts profiles in a directory, if there is one.
+func profile(dir string) (stop func(), err error) {
+	if dir == "" {
+		return func() {}, nil
+	}
+
+	file, err := os.Create(filepath.Join(dir, "cpu.pprof"))
+	if err != nil {
+		return nil, err
+	}
+
+	runtime.MemProfileRate = 4096
+
+	return func() {
+		pprof.StopCPUProfile()
+		file.Close() //nolint:errcheck // a broken profile says so itself
+
+		if heap, err := os.Create(filepath.Join(dir, "heap.pprof")); err == nil {
+			pprof.Lookup("allocs").WriteTo(heap, 0) //nolint:errcheck // as above
+			heap.Close()                            //nolint:errcheck // as above
+		}
+	}, pprof.StartCPUProfile(file)
 }
 
 // all imports all images at once and answers their IDs.

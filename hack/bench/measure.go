@@ -109,7 +109,7 @@ func (r row) imported(ctx context.Context, f imageFiles, factory server, s *samp
 
 	var before, after rackCounts
 
-	importer, err := start(ctx, "import", importConfig{Rack: where, Factory: factory, Project: project, Uploads: r.uploads}, &struct{}{})
+	importer, err := start(ctx, "import", importConfig{Rack: where, Factory: factory, Project: project, Uploads: r.uploads, Profile: r.profile}, &struct{}{})
 	if err != nil {
 		return err
 	}

@@ -103,7 +103,7 @@ func (b *bulkBody) Close() error { return nil }
 // bulkTransport tells the length of bulk writes, which the SDK has no place
 // for. It also lets the transport begin anew when a kept connection turns out
 // to be closed before anything was sent.
-type bulkTransport struct{ *http.Transport }
+type bulkTransport struct{ http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
 func (t bulkTransport) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -113,5 +113,5 @@ func (t bulkTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 		req.GetBody = func() (io.ReadCloser, error) { return body.write.body(), nil }
 	}
 
-	return t.Transport.RoundTrip(req)
+	return t.RoundTripper.RoundTrip(req)
 }

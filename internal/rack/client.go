@@ -9,7 +9,6 @@ package rack
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/http"
@@ -49,7 +48,7 @@ type Config struct {
 type Client struct {
 	api       *oxide.Client
 	bulk      *oxide.Client
-	transport []*http.Transport
+	transport []interface{ CloseIdleConnections() }
 	// gate is asked before calls that change the rack; nil lets all out.
 	gate Gate
 }
@@ -74,8 +73,8 @@ func New(cfg Config) (*Client, error) {
 	// idle, and only a ping tells.
 	apiTransport.HTTP2 = &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 10 * time.Second}
 
-	bulk := bulkTransportFrom(base)
-	c.transport = []*http.Transport{apiTransport, bulk}
+	bulk := newLanes(base)
+	c.transport = append(c.transport, apiTransport, bulk)
 
 	var err error
 
@@ -88,27 +87,6 @@ func New(cfg Config) (*Client, error) {
 	}
 
 	return c, nil
-}
-
-// bulkTransportFrom makes the transport for bulk writes. One HTTP/2 connection
-// has one window for all writers; with HTTP/1.1 each writer keeps a connection
-// of its own.
-func bulkTransportFrom(base *http.Transport) *http.Transport {
-	t := base.Clone()
-	t.MaxIdleConns, t.MaxIdleConnsPerHost = 0, 64
-	t.ForceAttemptHTTP2 = false
-	t.Protocols = new(http.Protocols)
-	t.Protocols.SetHTTP1(true)
-
-	// A transport that was used offers HTTP/2 in its TLS configuration, and its
-	// clone goes on to offer what it does not speak.
-	if t.TLSClientConfig == nil {
-		t.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
-	}
-
-	t.TLSClientConfig.NextProtos = []string{"http/1.1"}
-
-	return t
 }
 
 func newSDK(cfg Config, t http.RoundTripper) (*oxide.Client, error) {
