@@ -195,6 +195,7 @@ func profile(dir string) (stop func(), err error) {
 
 	return func() {
 		pprof.StopCPUProfile()
+		runtime.GC() // the profile tells what was allocated until the last one
 		file.Close() //nolint:errcheck // a broken profile says so itself
 
 		if heap, err := os.Create(filepath.Join(dir, "heap.pprof")); err == nil {

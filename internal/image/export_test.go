@@ -13,14 +13,14 @@ func (m *Manager) SnapshotName(diskID string, n int) string { return m.snapshotN
 
 // Copy runs writers over a stream.
 func Copy(ctx context.Context, cancel context.CancelCauseFunc, rack chunkWriter, count, block int, limit uint64, r io.Reader) (uint64, error) {
-	data, end, err := fill(r, make([]byte, chunkSize))
+	head, err := fill(r, make([]byte, chunkSize))
 	if err != nil {
 		return 0, err
 	}
 
 	w := writers{rack: rack, disk: "disk", most: count, block: block, limit: limit, progress: func(int) {}}
 
-	done, err := w.copy(ctx, cancel, data, end, r)
+	done, err := w.copy(ctx, cancel, head, r)
 
 	return done.length, err
 }

@@ -163,7 +163,7 @@ type Config struct {
 	// Owner, Provider and Run are written into every mark.
 	Owner, Provider, Run string
 
-	// Writers is the most parallel writes of one upload, 24 if zero. How many
+	// Writers is the most parallel writes of one upload, 16 if zero. How many
 	// there are follows from how quickly the rack takes them.
 	Writers int
 	// Uploads is the number of uploads at once, 4 if zero. Each holds at most
@@ -180,7 +180,7 @@ type Config struct {
 
 func (c *Config) defaults() {
 	if c.Writers <= 0 {
-		c.Writers = 24
+		c.Writers = 16
 	}
 
 	if c.Uploads <= 0 {

@@ -26,8 +26,8 @@ type importer struct {
 
 // head is the beginning of a stream and what it tells about the whole.
 type head struct {
-	data  []byte // one chunk, or the whole image if that is less
-	end   bool
+	filled // one chunk, or the whole image if that is less
+
 	size  uint64 // of the image in bytes
 	block int    // of the disk in bytes
 }
@@ -41,6 +41,8 @@ func (m *Manager) importImage(ctx context.Context, j *job, projectID string, l *
 	// A failed write ends the stream through this context, and the other way.
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+
+	defer thrifty()()
 
 	j.enter(PhaseOpening)
 
@@ -103,15 +105,15 @@ func (m *Manager) importImage(ctx context.Context, j *job, projectID string, l *
 // readHead reads the first chunk. The partition table stands in the disk's
 // second block, and so tells how long blocks are.
 func readHead(stream Stream) (head, error) {
-	data, end, err := fill(stream, make([]byte, chunkSize))
+	first, err := fill(stream, make([]byte, chunkSize))
 	if err != nil {
 		return head{}, fmt.Errorf("reading the beginning of the image: %w", err)
 	}
 
-	h := head{data: data, end: end, size: stream.Size()}
+	h := head{filled: first, size: stream.Size()}
 
 	for _, block := range []int{512, 4096} {
-		if len(data) >= block+8 && bytes.Equal(data[block:block+8], []byte("EFI PART")) {
+		if !h.zero && len(h.data) >= block+8 && bytes.Equal(h.data[block:block+8], []byte("EFI PART")) {
 			h.block = block
 		}
 	}
@@ -209,7 +211,7 @@ func (i *importer) upload(ctx context.Context, cancel context.CancelCauseFunc, h
 		progress: i.job.progress, trouble: i.job.stumble,
 	}
 
-	done, err := w.copy(ctx, cancel, h.data, h.end, stream)
+	done, err := w.copy(ctx, cancel, h.filled, stream)
 	if err != nil {
 		return written{}, err
 	}

@@ -67,7 +67,7 @@ type chunk struct {
 // has never held anything else. The memory is that of one chunk more than
 // writes were ever open at once. The first error cancels everything, and copy
 // returns when all writers have ended; cancel must end a blocked read of r too.
-func (w *writers) copy(ctx context.Context, cancel context.CancelCauseFunc, head []byte, end bool, r io.Reader) (written, error) {
+func (w *writers) copy(ctx context.Context, cancel context.CancelCauseFunc, head filled, r io.Reader) (written, error) {
 	w.window, w.digest = newWindow(w.most), newDigest()
 
 	p := producer{
@@ -75,7 +75,7 @@ func (w *writers) copy(ctx context.Context, cancel context.CancelCauseFunc, head
 		free: make(chan []byte, w.most+1), // one for each write, and the one that is being read into
 	}
 
-	err := p.run(ctx, head, end, r)
+	err := p.run(ctx, head, r)
 	if err != nil {
 		cancel(err)
 	}
@@ -104,29 +104,30 @@ type producer struct {
 
 // run cuts the stream into chunks at multiples of chunkSize, however the reads
 // fall.
-func (p *producer) run(ctx context.Context, buf []byte, end bool, r io.Reader) error {
+func (p *producer) run(ctx context.Context, f filled, r io.Reader) error {
 	for {
-		if p.offset+uint64(len(buf)) > p.limit {
+		if p.offset+uint64(len(f.data)) > p.limit {
 			return fmt.Errorf("the image is longer than its partition table says, over %d bytes", p.limit)
 		}
 
-		sent, err := p.send(ctx, buf)
-		if err != nil {
+		if err := p.send(ctx, f); err != nil {
 			return err
 		}
 
-		p.offset += uint64(len(buf))
+		p.offset += uint64(len(f.data))
 
-		if end {
+		if f.end {
 			return nil
 		}
 
-		if sent {
+		buf := f.data
+		if !f.zero {
 			buf = p.buffer()
 		}
 
-		if buf, end, err = fill(r, buf[:chunkSize]); err != nil {
-			return fmt.Errorf("reading the image at byte %d: %w", p.offset+uint64(len(buf)), err)
+		var err error
+		if f, err = fill(r, buf); err != nil {
+			return fmt.Errorf("reading the image at byte %d: %w", p.offset+uint64(len(f.data)), err)
 		}
 	}
 }
@@ -142,48 +143,73 @@ func (p *producer) buffer() []byte {
 	}
 }
 
+// filled is what fill has read.
+type filled struct {
+	data []byte
+	zero bool // data stands for zeros, whatever it holds
+	end  bool // nothing follows
+}
+
 // fill reads one whole chunk into buf's memory, less only at the end. Unlike
 // io.ReadFull it keeps apart the end of a stream and a stream that broke off
 // and says so with an error that wraps io.ErrUnexpectedEOF.
-func fill(r io.Reader, buf []byte) (data []byte, end bool, err error) {
+//
+// Three quarters of an image are zeros. As long as a chunk is nothing else, each
+// read goes to the chunk's beginning: the same memory stays in the processor's
+// cache, and what is read is looked at while it is there.
+func fill(r io.Reader, buf []byte) (filled, error) {
 	buf = buf[:chunkSize]
+	f := filled{data: buf[:0], zero: true}
 
-	for n := 0; ; {
-		if n == chunkSize {
-			return buf, false, nil
+	for n := 0; n < chunkSize; n = len(f.data) {
+		at := n
+		if f.zero {
+			at = 0
 		}
 
-		m, err := r.Read(buf[n:])
-		n += m
+		m, err := r.Read(buf[at : at+chunkSize-n])
+
+		if f.zero && !bytes.Equal(buf[:m], zeros[:m]) {
+			f.zero = false
+
+			copy(buf[n:], buf[:m])
+			clear(buf[:n])
+		}
+
+		f.data = buf[:n+m]
 
 		if err == io.EOF {
-			return buf[:n], true, nil
+			f.end = true
+
+			return f, nil
 		}
 
 		if err != nil {
-			return buf[:n], false, err
+			return f, err
 		}
 	}
+
+	return f, nil
 }
 
 // send starts the write of a chunk, unless it is all zeros. The last one is
 // filled up to whole blocks.
-func (p *producer) send(ctx context.Context, data []byte) (bool, error) {
-	if bytes.Equal(data, zeros[:len(data)]) {
-		p.progress(len(data))
+func (p *producer) send(ctx context.Context, f filled) error {
+	if f.zero {
+		p.progress(len(f.data))
 
-		return false, nil
+		return nil
 	}
 
-	c := chunk{order: p.order, offset: p.offset, length: len(data), data: data}
+	c := chunk{order: p.order, offset: p.offset, length: len(f.data), data: f.data}
 
-	if rest := len(data) % p.block; rest != 0 {
-		c.data = data[:len(data)+p.block-rest]
+	if rest := c.length % p.block; rest != 0 {
+		c.data = f.data[:c.length+p.block-rest]
 		clear(c.data[c.length:])
 	}
 
 	if err := p.window.enter(ctx); err != nil {
-		return false, err
+		return err
 	}
 
 	p.order++
@@ -203,7 +229,7 @@ func (p *producer) send(ctx context.Context, data []byte) (bool, error) {
 		p.free <- c.data[:chunkSize]
 	})
 
-	return true, nil
+	return nil
 }
 
 // write writes one chunk, again and again while that can help. The same bytes

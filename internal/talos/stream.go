@@ -15,8 +15,9 @@ import (
 const (
 	// inputBuffer stands between body and decoder: the xz decoder reads single bytes.
 	inputBuffer = 256 << 10
-	// headSize is how much of the disk is decoded at once to find its size.
-	headSize = 1 << 20
+	// headSize is how much of the disk is decoded at once to find its size: both
+	// kinds of partition table end within 24 KiB.
+	headSize = 128 << 10
 	// maxWindow bounds the memory of the zstd decoder; Talos' images use 8 MiB.
 	maxWindow = 64 << 20
 )
