@@ -5,8 +5,6 @@ import (
 	"net/http"
 	"strings"
 	"time"
-
-	"github.com/google/uuid"
 )
 
 // Role is what a user may do in a silo or a project.
@@ -56,6 +54,11 @@ type Token struct {
 	Expires      time.Time       // zero: never
 	// FleetViewer lets the token's user read what is of the whole rack.
 	FleetViewer bool
+	// Groups are silo groups, by name, that the user belongs to.
+	Groups []string
+
+	id   string
+	made time.Time
 }
 
 func (t *Token) setDefaults() {
@@ -72,9 +75,6 @@ func (t *Token) setDefaults() {
 	}
 }
 
-// user is a silo user; the name of its meta is the display name.
-type user struct{ meta }
-
 // SetToken adds a token, or replaces the one of the same value.
 func (s *Server) SetToken(t Token) {
 	t.setDefaults()
@@ -82,10 +82,9 @@ func (s *Server) SetToken(t Token) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
+	t.identify(s.clock.Now(), s.tokens[t.Value])
 	s.tokens[t.Value] = &t
-	if s.users[t.User] == nil {
-		s.users[t.User] = &user{meta{id: uuid.NewString(), name: t.User, created: time.Now().UTC(), modified: time.Now().UTC()}}
-	}
+	s.knowUser(&t)
 }
 
 // RevokeToken makes the rack answer 401 to a token.
@@ -116,7 +115,7 @@ func (s *Server) authenticate(r *http.Request) (*Token, *user, error) {
 		t = s.tokenNow(t)
 	}
 
-	if t == nil || !t.Expires.IsZero() && s.clock.Now().After(t.Expires) {
+	if t == nil || t.expired(s.clock.Now()) {
 		return nil, nil, unauthorized()
 	}
 

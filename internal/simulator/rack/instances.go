@@ -170,6 +170,29 @@ func (s *Server) instanceGroupList(c *call) (answer, error) {
 	return listOf(s, c, func(i *instance) []*group { return i.groups }, viewGroup)
 }
 
+// none is a list of what an instance can not have here: multicast is off, and
+// there are no external subnets.
+func (s *Server) none(c *call) (answer, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	if _, err := s.findInstance(c, RoleViewer); err != nil {
+		return answer{}, err
+	}
+
+	return ok(resultsPage{Items: []any{}}), nil
+}
+
+func (s *Server) instanceMulticast(c *call) (answer, error) {
+	if _, err := c.pageByID("project"); err != nil {
+		return answer{}, err
+	}
+
+	return s.none(c)
+}
+
+func (s *Server) instanceExternalSubnets(c *call) (answer, error) { return s.none(c) }
+
 // instanceDelete takes away a stopped or failed instance and keeps its disks.
 // On any other it is refused, but not without harm: the rack has by then noted
 // that the instance should not exist and has removed its NAT entries.

@@ -19,8 +19,8 @@ const (
 	byIDAscending    sortMode = "id_ascending"
 )
 
-// pageToken carries the marker and everything else that selects a list, so
-// that the other parameters of a later page do not matter.
+// pageToken carries the marker and everything else that selects a list: the
+// other parameters of a later page may be left out.
 type pageToken struct {
 	Version string            `json:"v"`
 	Sort    sortMode          `json:"sort"`

@@ -19,6 +19,15 @@ func apiRoutes() []route {
 		{"current_user_ssh_key_create", "POST /v1/me/ssh-keys", (*Server).sshKeyCreate},
 		{"current_user_ssh_key_view", "GET /v1/me/ssh-keys/{ssh_key}", (*Server).sshKeyView},
 		{"current_user_ssh_key_delete", "DELETE /v1/me/ssh-keys/{ssh_key}", (*Server).sshKeyDelete},
+		{"current_user_groups", "GET /v1/me/groups", (*Server).myGroups},
+		{"current_user_access_token_list", "GET /v1/me/access-tokens", (*Server).tokenList},
+		{"current_user_access_token_delete", "DELETE /v1/me/access-tokens/{token_id}", (*Server).tokenDelete},
+		{"user_list", "GET /v1/users", (*Server).userList},
+		{"user_view", "GET /v1/users/{user_id}", (*Server).userView},
+		{"group_list", "GET /v1/groups", (*Server).groupsOfSilo},
+		{"group_view", "GET /v1/groups/{group_id}", (*Server).siloGroupView},
+		{"silo_quotas_view", "GET /v1/system/silos/{silo}/quotas", (*Server).quotas},
+		{"silo_utilization_view", "GET /v1/system/utilization/silos/{silo}", (*Server).siloUtilization},
 		{"utilization_view", "GET /v1/utilization", (*Server).utilization},
 
 		{"project_list", "GET /v1/projects", (*Server).projectList},
@@ -108,6 +117,8 @@ func apiRoutes() []route {
 		{"instance_ephemeral_ip_detach", "DELETE " + ephemeralPath, (*Server).ephemeralDetach},
 		{"instance_ssh_public_key_list", "GET /v1/instances/{instance}/ssh-public-keys", (*Server).instanceKeyList},
 		{"instance_anti_affinity_group_list", "GET /v1/instances/{instance}/anti-affinity-groups", (*Server).instanceGroupList},
+		{"instance_multicast_group_list", "GET /v1/instances/{instance}/multicast-groups", (*Server).instanceMulticast},
+		{"instance_external_subnet_list", "GET /v1/instances/{instance}/external-subnets", (*Server).instanceExternalSubnets},
 	}
 }
 

@@ -44,6 +44,8 @@ type Server struct {
 	started time.Time
 	tokens  map[string]*Token
 	users   map[string]*user
+	// siloGroups are by name, as users are by display name.
+	siloGroups map[string]*siloGroup
 
 	projects  *table[*project]
 	vpcs      *table[*vpc]
@@ -81,7 +83,7 @@ func New(cfg Config) (*Server, error) {
 		cfg: cfg, log: cfg.Logger, ctx: ctx, cancel: cancel, clock: cfg.Clock, sleep: cfg.Clock.Sleep,
 		calls: newCallLog(cfg.Clock), faults: newFaultSet(), checker: checker,
 		siloID: uuid.NewString(), started: cfg.Clock.Now().UTC(),
-		tokens: map[string]*Token{}, users: map[string]*user{},
+		tokens: map[string]*Token{}, users: map[string]*user{}, siloGroups: map[string]*siloGroup{},
 		projects: newTable[*project](kindProject), vpcs: newTable[*vpc](kindVPC),
 		routers: newTable[*router](kindRouter), vpcRoutes: newTable[*vpcRoute](kindRoute),
 		gateways: newTable[*gateway](kindGateway), nics: newTable[*nic](kindNIC),

@@ -46,6 +46,50 @@ func (s *Server) utilization(*call) (answer, error) {
 	}), nil
 }
 
+// findSilo resolves the silo of a path, for those who may look at the fleet.
+func (s *Server) findSilo(c *call) error {
+	if err := c.requireFleetViewer(); err != nil {
+		return err
+	}
+
+	if selector := c.path("silo"); selector != s.cfg.Silo && canonicalID(selector) != s.siloID {
+		return notFound("silo", selector)
+	}
+
+	return nil
+}
+
+type quotasView struct {
+	SiloID string `json:"silo_id"`
+	resourceCounts
+}
+
+func (s *Server) quotas(c *call) (answer, error) {
+	if err := s.findSilo(c); err != nil {
+		return answer{}, err
+	}
+
+	return ok(quotasView{s.siloID, s.cfg.Quota.view()}), nil
+}
+
+type siloUtilizationView struct {
+	SiloID      string         `json:"silo_id"`
+	SiloName    string         `json:"silo_name"`
+	Provisioned resourceCounts `json:"provisioned"`
+	Allocated   resourceCounts `json:"allocated"`
+}
+
+func (s *Server) siloUtilization(c *call) (answer, error) {
+	if err := s.findSilo(c); err != nil {
+		return answer{}, err
+	}
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	return ok(siloUtilizationView{s.siloID, s.cfg.Silo, s.provisioned.view(), s.cfg.Quota.view()}), nil
+}
+
 // copies is how often the rack stores each byte of a distributed disk.
 const copies = 3
 
