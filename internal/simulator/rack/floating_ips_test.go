@@ -273,27 +273,6 @@ func TestEphemeralIPs(t *testing.T) {
 	wantError(t, err, 400, "InvalidRequest", "more than 1 ephemeral IPv4")
 }
 
-// 32 external addresses are the most, however they come.
-func TestExternalIPLimit(t *testing.T) {
-	r := newRig(t, func(c *Config) { c.Latencies = &Latencies{} })
-
-	var all []oxide.ExternalIpCreate
-	for n := range 33 {
-		all = append(all, oxide.ExternalIpCreate{Value: &oxide.ExternalIpCreateFloating{FloatingIp: oxide.NameOrId(r.floatingIP(fmt.Sprintf("f%d", n)).Name)}})
-	}
-
-	_, err := r.createInstance("over", func(b *oxide.InstanceCreate) { b.ExternalIps = all })
-	wantError(t, err, 400, "InvalidRequest", "more than 32 external IP")
-
-	i := r.instance("i", func(b *oxide.InstanceCreate) { b.ExternalIps = all[:31] })
-	last := must(r.client.FloatingIpView(t.Context(), oxide.FloatingIpViewParams{Project: demo, FloatingIp: "f31"}))(t)
-	must(r.attachIP(last.Id, i.Id))(t)
-
-	beyond := must(r.client.FloatingIpView(t.Context(), oxide.FloatingIpViewParams{Project: demo, FloatingIp: "f32"}))(t)
-	_, err = r.attachIP(beyond.Id, i.Id)
-	wantError(t, err, 400, "InvalidRequest", "more than 32 external IP")
-}
-
 // What stays of a pool is told to those who may look at the fleet.
 func TestPoolAccounting(t *testing.T) {
 	r := newRig(t, fromPool("192.0.2.1", 10), func(c *Config) {

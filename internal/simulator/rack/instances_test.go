@@ -1,7 +1,6 @@
 package rack
 
 import (
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -73,77 +72,35 @@ func nicIn(subnet string, address string) oxide.InstanceNetworkInterfaceCreate {
 	}
 }
 
-// Each limit of a create: at it, and one beyond.
-func TestInstanceLimits(t *testing.T) {
+// What a create refuses besides what is beyond its limits, and that nothing of
+// it stays.
+func TestInstanceCreateRefuses(t *testing.T) {
 	r := newRig(t)
-
-	disks := func(n int) func(*oxide.InstanceCreate) {
-		return func(b *oxide.InstanceCreate) {
-			b.BootDisk = newDiskNamed("boot", gib)
-			for i := range n - 1 {
-				b.Disks = append(b.Disks, newDiskNamed(fmt.Sprintf("data%d", i), gib))
-			}
-		}
-	}
-	data := func(n int) func(*oxide.InstanceCreate) {
-		return func(b *oxide.InstanceCreate) { b.UserData = base64.StdEncoding.EncodeToString(noise(n)) }
-	}
-	memory := func(n int64) func(*oxide.InstanceCreate) {
-		return func(b *oxide.InstanceCreate) { b.Memory = oxide.ByteCount(n) }
-	}
 
 	for _, tt := range []struct {
 		what   string
 		change func(*oxide.InstanceCreate)
-		code   string // "-": succeeds
+		code   string
 		part   string
 	}{
-		{"254 cpus", func(b *oxide.InstanceCreate) { b.Ncpus = 254 }, "-", ""},
-		{"255 cpus", func(b *oxide.InstanceCreate) { b.Ncpus = 255 }, "InvalidValue", "vCPUs"},
-		{"1 GiB", memory(gib), "-", ""},
-		{"less memory", memory(gib / 2), "InvalidValue", `unsupported value for "size"`},
-		{"uneven memory", memory(gib + 1), "InvalidValue", "divisible"},
-		{"1536 GiB", memory(1536 * gib), "-", ""},
-		{"1537 GiB", memory(1537 * gib), "InvalidValue", "less than or equal"},
-		{"12 disks", disks(12), "-", ""},
-		{"13 disks", disks(13), "InvalidRequest", "more than 12 disks"},
-		{"32 KiB of user data", data(32 << 10), "-", ""},
-		{"more user data", data(32<<10 + 1), "", "maximum user data size"},
 		{"user data that is no base64", func(b *oxide.InstanceCreate) { b.UserData = "A" }, "", "base64"},
 		{"no hostname", func(b *oxide.InstanceCreate) { b.Hostname = "a_b" }, "", "hostname"},
-		{"hostname of 253", func(b *oxide.InstanceCreate) { b.Hostname = oxide.Hostname(strings.Repeat("a.", 126) + "b") }, "-", ""},
 		{"hostname with a dot at its end", func(b *oxide.InstanceCreate) { b.Hostname = "a." }, "", "hostname"},
 		{"jumbo frames", func(b *oxide.InstanceCreate) { b.EnableJumboFrames = oxide.NewPointer(true) }, "InvalidRequest", "jumbo"},
 		{"no NIC listed", withNICs([]oxide.InstanceNetworkInterfaceCreate{}...), "InvalidRequest", "All interfaces must be in the same VPC"},
 		{"boot disk listed twice", func(b *oxide.InstanceCreate) {
 			b.BootDisk, b.Disks = newDiskNamed("boot", gib), []oxide.InstanceDiskAttachment{existing("boot")}
 		}, "InvalidRequest", "must not also be"[:8]},
-		{"100 keys", func(b *oxide.InstanceCreate) {
-			for range 101 {
-				b.SshPublicKeys = append(b.SshPublicKeys, "key")
-			}
-		}, "InvalidRequest", "100 ssh keys"},
 		{"unknown key", func(b *oxide.InstanceCreate) { b.SshPublicKeys = []oxide.NameOrId{"key"} }, "ObjectNotFound", "ssh-key"},
 		{"unknown group", func(b *oxide.InstanceCreate) { b.AntiAffinityGroups = []oxide.NameOrId{"g"} }, "ObjectNotFound", "anti-affinity-group"},
 		{"floating IP that is not there", func(b *oxide.InstanceCreate) {
 			b.ExternalIps = []oxide.ExternalIpCreate{{Value: &oxide.ExternalIpCreateFloating{FloatingIp: "f"}}}
 		}, "ObjectNotFound", "floating-ip"},
-		{"long description", func(b *oxide.InstanceCreate) { b.Description = strings.Repeat("x", 513) }, "Internal", ""},
 	} {
 		t.Run(tt.what, func(t *testing.T) {
 			body := must(json.Marshal(wanted("i", tt.change)))(t)
 
 			status, e, _ := r.raw("POST", "/v1/instances?project=demo", string(body))
-			if tt.code == "-" {
-				if status != 201 {
-					t.Fatalf("%d %+v", status, e)
-				}
-
-				r.removeInstance("i")
-
-				return
-			}
-
 			if status < 400 || e.ErrorCode != tt.code || !strings.Contains(e.Message, tt.part) {
 				t.Errorf("%d %+v", status, e)
 			}

@@ -124,29 +124,6 @@ func TestNICsOfARunningInstanceStay(t *testing.T) {
 	wantError(t, r.deleteNIC(id), 400, "InvalidRequest", "must be stopped or failed")
 }
 
-// At most eight interfaces, at create and after.
-func TestNICLimit(t *testing.T) {
-	r := newRig(t, onlyVMs)
-
-	var nine []oxide.InstanceNetworkInterfaceCreate
-
-	for n := range 9 {
-		name := fmt.Sprintf("s%d", n)
-		must(r.createSubnet("default", name, fmt.Sprintf("10.0.%d.0/24", n)))(t)
-		nine = append(nine, nicIn(name, ""))
-	}
-
-	full := r.instance("full", withNICs(nine[:8]...))
-	_, err := r.addNIC(full.Id, nine[8])
-	wantError(t, err, 400, "InvalidRequest", "more than 8 network interfaces")
-
-	_, err = r.createInstance("over", withNICs(nine...))
-	wantError(t, err, 400, "InvalidRequest", "more than 8 network interfaces")
-
-	seven := r.instance("seven", withNICs(nine[:7]...))
-	must(r.addNIC(seven.Id, nine[7]))(t)
-}
-
 func TestSelectorsOfNICs(t *testing.T) {
 	r := newRig(t)
 	i := r.instance("i")

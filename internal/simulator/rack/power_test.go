@@ -227,28 +227,6 @@ func TestAntiAffinity(t *testing.T) {
 	must(0, r.client.AntiAffinityGroupDelete(ctx, oxide.AntiAffinityGroupDeleteParams{AntiAffinityGroup: oxide.NameOrId(g.Id)}))(t)
 }
 
-func TestAntiAffinityLimits(t *testing.T) {
-	r := newRig(t, func(c *Config) { c.Latencies = &Latencies{} })
-	g := r.group("full", oxide.AffinityPolicyAllow)
-	in := func(b *oxide.InstanceCreate) { b.AntiAffinityGroups = []oxide.NameOrId{oxide.NameOrId(g.Id)} }
-
-	for n := range 32 {
-		r.instance(fmt.Sprintf("i%d", n), in)
-	}
-
-	_, err := r.createInstance("more", in)
-	wantError(t, err, 400, "InvalidRequest", "at most 32 members")
-
-	var many []oxide.NameOrId
-	for n := range 17 {
-		many = append(many, oxide.NameOrId(r.group(fmt.Sprintf("g%d", n), oxide.AffinityPolicyAllow).Name))
-	}
-
-	_, err = r.createInstance("more", func(b *oxide.InstanceCreate) { b.AntiAffinityGroups = many })
-	wantError(t, err, 400, "InvalidRequest", "at most 16")
-	r.instance("more", func(b *oxide.InstanceCreate) { b.AntiAffinityGroups = many[:16] })
-}
-
 // A crash shows as stopping, failed, starting; the next one waits for the end
 // of the cool-down.
 func TestAutoRestart(t *testing.T) {

@@ -208,20 +208,6 @@ func TestProjectsComeAndGo(t *testing.T) {
 	wantError(t, err, 404, "ObjectNotFound", `not found: project with id "`+p.Id+`"`)
 }
 
-// The description's limit is the database's: beyond it the rack answers 500.
-func TestDescriptionLimit(t *testing.T) {
-	r := newRig(t)
-
-	for n, status := range map[int]int{512: 201, 513: 500} {
-		body := fmt.Sprintf(`{"name":"p%d","description":%q}`, n, strings.Repeat("ü", n))
-
-		got, e, _ := r.raw("POST", "/v1/projects", body)
-		if got != status || status == 500 && (e.ErrorCode != "Internal" || e.Message != "Internal Server Error") {
-			t.Errorf("%d characters: %d %+v", n, got, e)
-		}
-	}
-}
-
 func TestUnservedCallsSaySoAndAreCounted(t *testing.T) {
 	r := newRig(t)
 
