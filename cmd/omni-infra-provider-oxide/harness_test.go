@@ -119,6 +119,7 @@ func (p *place) env(id string) map[string]string {
 		"OXIDE_HOST": p.RackURL, "OXIDE_TOKEN": p.RackToken,
 		// Shorter than in the field, as everything here is.
 		"SCRATCH_GRACE": "3s", "SETTLE_TIME": "3s",
+		"LEASE_DURATION": "3s", "LEASE_RENEW_EVERY": "500ms", "LEASE_STOP_AFTER": "2s",
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/config"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/health"
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/lease"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/machineclass"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/provider"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/rack"
@@ -111,6 +112,14 @@ func serve(ctx context.Context, cfg config.Config) error {
 
 	defer stopHealth()
 
+	var times *lease.Times
+	if !cfg.Lease.Off {
+		times = &cfg.Lease.Times
+	}
+
+	// Only for people; without a name the holder is known by its ID.
+	host, _ := os.Hostname()
+
 	daemon := provider.NewDaemon(provider.Options{
 		ProviderID: cfg.Provider.ID, Name: cfg.Provider.Name, Description: cfg.Provider.Description,
 		Schema: machineclass.Schema(), OmniEndpoint: cfg.Omni.Endpoint, OmniKey: cfg.Omni.Key.Reveal(),
@@ -118,6 +127,7 @@ func serve(ctx context.Context, cfg config.Config) error {
 		Concurrency: cfg.Concurrency, MaxCreates: cfg.MaxCreates,
 		Settle: cfg.SettleTime, ScratchGrace: cfg.ScratchGrace, JoinTime: cfg.JoinTime,
 		Janitor: provider.JanitorMode(cfg.Janitor), JanitorGrace: cfg.JanitorGrace,
+		Lease: times, Host: host,
 		Board: board, Logger: logger,
 	})
 

@@ -26,6 +26,7 @@ type Config struct {
 	Provider Provider
 	Oxide    Oxide
 	Factory  Factory
+	Lease    Lease
 	Log      Log
 
 	// Concurrency is how many requests are worked on at once, creations and

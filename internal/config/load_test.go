@@ -10,6 +10,8 @@ import (
 
 	"github.com/spf13/pflag"
 	"go.uber.org/zap/zapcore"
+
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/lease"
 )
 
 const token = "oxide-token-0123456789abcdef0123456789abcdef01234567"
@@ -78,6 +80,7 @@ func TestDefaults(t *testing.T) {
 		Omni:        Omni{Endpoint: "https://omni.example.com", Key: Secret(validKey(t)), KeyExpiry: c.Omni.KeyExpiry},
 		Provider:    Provider{ID: "oxide", Name: "Oxide", Description: "Talos machines on an Oxide rack"},
 		Oxide:       Oxide{Host: "https://silo.sys.example.com", Token: token},
+		Lease:       Lease{Times: lease.Times{Duration: 20 * time.Second, Renew: 5 * time.Second, Stop: 12 * time.Second}},
 		Log:         Log{Level: zapcore.InfoLevel, Format: "json"},
 		Concurrency: 10, MaxCreates: 4, SettleTime: 2 * time.Minute, ScratchGrace: 2 * time.Minute, JoinTime: 15 * time.Minute, Janitor: JanitorOn, JanitorGrace: 10 * time.Minute,
 	}

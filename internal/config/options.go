@@ -16,8 +16,8 @@ type option struct {
 	def       string
 	secret    bool
 	required  bool
-	// field is where the value lives: *string, *Secret, *int, *time.Duration
-	// or *zapcore.Level.
+	// field is where the value lives: *string, *Secret, *int, or a
+	// pointer with a String method.
 	field func(*Config) any
 	// read checks and stores the text; nil takes it as it is.
 	read func(c *Config, text string) error
@@ -52,7 +52,9 @@ func (o option) label() string {
 }
 
 // options are in the order of the reference.
-func options() []option { return slices.Concat(omniOptions(), oxideOptions(), workOptions()) }
+func options() []option {
+	return slices.Concat(omniOptions(), oxideOptions(), leaseOptions(), workOptions())
+}
 
 func omniOptions() []option {
 	return []option{

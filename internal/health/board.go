@@ -23,6 +23,7 @@ type Board struct {
 
 	mu         sync.Mutex
 	conditions map[string]condition
+	role       string
 }
 
 // condition is what is known of one need or other subject. An empty key is good.
@@ -94,6 +95,21 @@ func (b *Board) put(name string, c condition) {
 	default:
 		b.logger.Warn("not ready: "+c.text, zap.String("need", name))
 	}
+}
+
+// Role sets what this process is among its replicas, for /healthz.
+func (b *Board) Role(text string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+
+	b.role = text
+}
+
+func (b *Board) roleLine() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+
+	return b.role
 }
 
 // Ready says whether all needs are met. What is only noted does not count.

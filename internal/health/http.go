@@ -10,14 +10,15 @@ import (
 	"time"
 )
 
-// Handler serves /healthz, which answers 200 while the process lives, and
-// /readyz, which answers 503 and the reasons while a need is not met. Either way
-// it has a line for each note.
+// Handler serves /healthz, which answers 200 while the process lives and tells its
+// role among replicas, and /readyz, which answers 503 and the reasons while a need
+// is not met, and has a line for each note either way. A standby is ready when it
+// could take over: only so can replicas be replaced one after another.
 func (b *Board) Handler() http.Handler {
 	mux := http.NewServeMux()
 
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = fmt.Fprintln(w, "ok")
+		_, _ = fmt.Fprintln(w, strings.TrimSpace("ok\n"+b.roleLine()))
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		lines := b.troubles(true)

@@ -130,9 +130,11 @@ func (o *omni) start(host string, change ...func(*Config)) *process {
 
 	cfg := Config{
 		Store: p.link, Type: testType, Namespace: testNamespace, Host: host, Times: defaults,
-		Unused:  func(context.Context) (bool, error) { return !o.wasUsed(), nil },
-		Told:    p.hear,
-		Mend:    func(err error) bool { return status.Code(err) == codes.Unauthenticated || state.IsOwnerConflictError(err) },
+		Unused: func(context.Context) (bool, error) { return !o.wasUsed(), nil },
+		Told:   p.hear,
+		Mend: func(err error) bool {
+			return status.Code(err) == codes.Unauthenticated || state.IsOwnerConflictError(err)
+		},
 		Deposed: p.depose,
 		Log:     zap.New(core),
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/health"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/image"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/instance"
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/lease"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/naming"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/rack"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/talos"
@@ -55,6 +56,11 @@ type Options struct {
 	// JoinTime is how long after its start a machine may be unknown to Omni.
 	JoinTime time.Duration
 
+	// Lease is how replicas with this provider ID agree on one that works; nil is
+	// for a process that is the only one. Host names this one to the others.
+	Lease *lease.Times
+	Host  string
+
 	Board  *health.Board
 	Logger *zap.Logger
 }
@@ -62,7 +68,6 @@ type Options struct {
 // Daemon serves one provider ID of one Omni on one silo.
 type Daemon struct {
 	opts Options
-	run  string
 
 	current atomic.Pointer[state.State]
 	// last is the client of the link that the end of a tenure ended.
@@ -79,11 +84,21 @@ type Daemon struct {
 
 	states  *stateLook
 	watcher atomic.Pointer[watcher.Watcher]
+
+	// stale says that somebody else has worked since, so that it must be made anew.
+	stale bool
+
+	// keeper is nil without a lease.
+	keeper     *lease.Keeper
+	leaseStore *leaseStore
 }
 
 // NewDaemon makes a daemon; nothing happens before Run.
 func NewDaemon(opts Options) *Daemon {
-	return &Daemon{opts: opts, run: naming.NewRun(), states: newStateLook(opts.Logger, opts.Board)}
+	d := &Daemon{opts: opts, states: newStateLook(opts.Logger, opts.Board)}
+	d.newKeeper()
+
+	return d
 }
 
 // StateCounts is how many stored states had each oddity at the last look.
@@ -113,24 +128,28 @@ func (d *Daemon) Run(ctx context.Context) error {
 
 	loops.Go(func() { d.opts.Board.WatchRack(ctx, d.opts.Rack) })
 
-	return d.hold(ctx, cancel)
+	return d.lead(ctx, cancel)
 }
 
 // makeWork builds what needs the owner's ID.
 func (d *Daemon) makeWork(owner string) *image.Manager {
+	// A run of its own: what earlier work of this process has left is known by the
+	// record of the run that it had.
+	run := naming.NewRun()
+
 	d.images = image.New(image.Config{
-		Rack: d.opts.Rack,
+		Rack: d.patientRack(),
 		Source: image.FactorySource{Factory: d.opts.Factory, Address: func(ctx context.Context) (image.Address, error) {
 			base, err := d.factoryURL(ctx)
 
 			return image.Address{Base: base}, err
 		}},
-		Runs: &Runs{State: d.state, ID: d.run}, Log: d.opts.Logger,
-		Owner: owner, Provider: d.opts.ProviderID, Run: d.run, Grace: d.opts.ScratchGrace,
+		Runs: &Runs{State: d.state, ID: run}, Log: d.opts.Logger,
+		Owner: owner, Provider: d.opts.ProviderID, Run: run, Grace: d.opts.ScratchGrace,
 	})
 
 	d.machines = instance.New(instance.Config{
-		Rack: d.opts.Rack, Owner: owner, Provider: d.opts.ProviderID, Run: d.run,
+		Rack: d.strictRack(), Owner: owner, Provider: d.opts.ProviderID, Run: run,
 		MaxCreates: min(d.opts.MaxCreates, max((d.opts.Concurrency-2)/2, 1)), Settle: d.opts.Settle,
 		Silo: func(ctx context.Context) (string, error) {
 			me, err := d.opts.Rack.Me(ctx)
@@ -148,7 +167,7 @@ func (d *Daemon) makeWork(owner string) *image.Manager {
 	}
 
 	d.opts.Logger.Info("linked to Omni", zap.String("omni.provider.id", d.opts.ProviderID), zap.String("owner", owner),
-		zap.String("run", d.run), zap.String("oxide.host", d.opts.Rack.Host()))
+		zap.String("run", run), zap.String("oxide.host", d.opts.Rack.Host()))
 
 	return d.images
 }

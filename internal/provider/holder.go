@@ -13,10 +13,22 @@ func (d *Daemon) holderLoops() []func(ctx context.Context) {
 	return []func(ctx context.Context){d.clean, d.watch}
 }
 
-// hold works for the provider ID until ctx ends, and has ended all of it when it
-// returns, but for d.work, which retire ends. fail ends the daemon.
-func (d *Daemon) hold(ctx context.Context, fail context.CancelCauseFunc) error {
-	ctx, cancel := context.WithCancel(ctx)
+// hold works for the provider ID until held ends, and has ended all of it when it
+// returns. Only d.work goes on when a lease was lost, as it may come back; retire
+// ends it. daemon is the context of the whole daemon, which fail ends.
+func (d *Daemon) hold(daemon, held context.Context, fail context.CancelCauseFunc) error {
+	if d.stale {
+		d.retire()
+	}
+
+	// Whatever ends with the daemon ends while the lease is still held.
+	defer func() {
+		if daemon.Err() != nil {
+			d.retire()
+		}
+	}()
+
+	ctx, cancel := context.WithCancel(held)
 
 	var loops sync.WaitGroup
 
@@ -31,7 +43,7 @@ func (d *Daemon) hold(ctx context.Context, fail context.CancelCauseFunc) error {
 
 	return d.supervise(ctx, func(owner string) {
 		if d.work == nil {
-			d.startWork(ctx, owner, fail)
+			d.startWork(daemon, owner, fail)
 		}
 
 		begin()
@@ -40,10 +52,12 @@ func (d *Daemon) hold(ctx context.Context, fail context.CancelCauseFunc) error {
 
 // startWork begins what outlives links and goes on while nobody else works for
 // the provider ID: uploads, for one.
-func (d *Daemon) startWork(ctx context.Context, owner string, fail context.CancelCauseFunc) {
+func (d *Daemon) startWork(daemon context.Context, owner string, fail context.CancelCauseFunc) {
 	images := d.makeWork(owner)
 
-	ctx, d.endWork = context.WithCancel(context.WithoutCancel(ctx))
+	var ctx context.Context
+
+	ctx, d.endWork = context.WithCancel(daemon)
 
 	d.working.Go(func() {
 		if err := images.Run(ctx); err != nil {
@@ -60,5 +74,5 @@ func (d *Daemon) retire() {
 
 	d.endWork()
 	d.working.Wait()
-	d.work = nil
+	d.work, d.stale = nil, false
 }

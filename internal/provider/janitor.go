@@ -3,6 +3,8 @@ package provider
 import (
 	"context"
 
+	"github.com/cosi-project/runtime/pkg/state"
+
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/janitor"
 )
 
@@ -26,7 +28,7 @@ func (d *Daemon) clean(ctx context.Context) {
 	}
 
 	janitor.New(janitor.Config{
-		Omni: &Records{State: d.state}, Rack: d.opts.Rack, Machines: d.machines, Images: d.images,
+		Omni: &Records{State: func() state.State { return state.WrapCore(d.fenced(d.state())) }}, Rack: d.strictRack(), Machines: d.machines, Images: d.images,
 		Owner: d.work.Owner, Provider: d.opts.ProviderID,
 		Grace: d.opts.JanitorGrace, Settle: d.opts.Settle, DryRun: d.opts.Janitor == JanitorDryRun,
 		Braked: d.braked, Log: d.opts.Logger,

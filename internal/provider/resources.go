@@ -12,6 +12,7 @@ import (
 	"github.com/siderolabs/omni/client/pkg/infra"
 
 	"github.com/oxidecomputer/omni-infra-provider-oxide/api/specs"
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/lease"
 )
 
 // boundID is the provider ID of this process. It is the one piece of
@@ -32,6 +33,7 @@ func Bind(id string) error {
 		func() error { return protobuf.RegisterResource(resourceType(ownerName), &Owner{}) },
 		func() error { return protobuf.RegisterResource(resourceType(runName), &Run{}) },
 		func() error { return protobuf.RegisterResource(resourceType(publishedName), &Published{}) },
+		func() error { return protobuf.RegisterResource(resourceType(leaseName), &lease.Resource{}) },
 	} {
 		// The SDK registers the instance's type once more and tolerates it too.
 		if err := register(); err != nil && !strings.Contains(err.Error(), "is already registered") {
@@ -48,6 +50,7 @@ const (
 	instanceName = "Instance"
 	ownerName    = "Owner"
 	runName      = "ImportRun"
+	leaseName    = "Lease"
 )
 
 // Instance is the state of one machine request, see specs.InstanceSpec. Its ID

@@ -88,15 +88,21 @@ func (d *Daemon) supervise(ctx context.Context, started func(owner string)) erro
 	}
 }
 
-// link makes one link to Omni and serves until it breaks.
-func (d *Daemon) link(ctx context.Context, started func(owner string)) error {
-	c, err := client.New(d.opts.OmniEndpoint, append([]client.Option{
+// newClient makes a client of Omni; it makes no call.
+func (d *Daemon) newClient() (*client.Client, error) {
+	return client.New(d.opts.OmniEndpoint, append([]client.Option{
 		client.WithServiceAccount(d.opts.OmniKey),
 		client.WithOmniClientOptions(omni.WithProviderID(d.opts.ProviderID)),
 		client.WithGrpcOpts(grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff: backoff.Config{BaseDelay: time.Second, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 5 * time.Second},
+			Backoff:           backoff.Config{BaseDelay: time.Second, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 5 * time.Second},
+			MinConnectTimeout: minConnect,
 		})),
 	}, d.opts.ClientOptions...)...)
+}
+
+// link makes one link to Omni and serves until it breaks.
+func (d *Daemon) link(ctx context.Context, started func(owner string)) error {
+	c, err := d.newClient()
 	if err != nil {
 		return err
 	}
@@ -144,6 +150,11 @@ func (d *Daemon) prepare(ctx context.Context, st state.State, started func(owner
 
 	d.current.Store(&st)
 
+	if d.last != nil {
+		_ = d.last.Close()
+		d.last = nil
+	}
+
 	started(owner)
 
 	states, published, err := listStates(bounded, st)
@@ -179,7 +190,7 @@ func (d *Daemon) serve(ctx context.Context, st state.State, schematics provision
 	}
 
 	err = p.Run(ctx, Quiet(d.opts.Logger),
-		infra.WithState(state.WrapCore(newStatusGate(st))),
+		infra.WithState(state.WrapCore(newStatusGate(d.fenced(st)))),
 		infra.WithImageFactoryClient(newSchematicCache(schematics)),
 		infra.WithConcurrency(uint(d.opts.Concurrency)),
 		infra.WithEncodeRequestIDsIntoTokens(),
@@ -303,8 +314,13 @@ func (d *Daemon) factoryURL(ctx context.Context) (string, error) {
 	return constants.ImageFactoryBaseURL, nil
 }
 
-// troubleKey is the key of the trouble that is a refused key.
-const troubleKey = "key"
+// The keys of the troubles that only a person can mend.
+const (
+	troubleKey          = "key"
+	troubleUnregistered = "unregistered"
+	troublePermission   = "permission"
+	troubleOtherKey     = "other key"
+)
 
 // omniTrouble words why there is no link, and what to do.
 func omniTrouble(endpoint string, err error) (key, text string) {
@@ -322,9 +338,13 @@ func omniTrouble(endpoint string, err error) (key, text string) {
 	case code == codes.Unauthenticated || strings.Contains(reason, "invalid signature"):
 		return troubleKey, "Omni at " + endpoint + " refuses the service account key (OMNI_SERVICE_ACCOUNT_KEY): renewed, revoked or expired, or the provider was deleted: " + reason
 	case strings.Contains(reason, "not registered in the system"):
-		return "unregistered", "Omni at " + endpoint + " knows no such provider, create it with `omnictl infraprovider create`: " + reason
+		return troubleUnregistered, "Omni at " + endpoint + " knows no such provider, create it with `omnictl infraprovider create`: " + reason
+	case strings.Contains(reason, "users are not allowed"):
+		return troubleOtherKey, "the key for Omni at " + endpoint + " is a user's or an administrator's, not that of the provider: " + reason
+	case strings.Contains(reason, "namespace not allowed") || strings.Contains(reason, "must match the infra provider ID"):
+		return troubleOtherKey, "the key for Omni at " + endpoint + " is that of another provider: " + reason
 	case code == codes.PermissionDenied:
-		return "permission", "Omni at " + endpoint + " denies the provider's rights: " + reason
+		return troublePermission, "Omni at " + endpoint + " denies the provider's rights: " + reason
 	case code == codes.Unavailable || code == codes.DeadlineExceeded:
 		return "away", "Omni at " + endpoint + " can not be reached: " + reason
 	default:

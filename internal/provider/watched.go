@@ -25,7 +25,7 @@ var _ watcher.Omni = watched{}
 // watch is the loop of the machines' watcher.
 func (d *Daemon) watch(ctx context.Context) {
 	w := watcher.New(watcher.Config{
-		Rack: d.opts.Rack, Omni: watched{d}, Ours: d.work.Machines.Ours, JoinTime: d.opts.JoinTime,
+		Rack: d.strictRack(), Omni: watched{d}, Ours: d.work.Machines.Ours, JoinTime: d.opts.JoinTime,
 		Board: d.opts.Board, Logger: d.opts.Logger,
 	})
 

@@ -23,7 +23,7 @@ func (c *Client) ListFloatingIPs(ctx context.Context, projectID string) ([]oxide
 // DeleteFloatingIP deletes a floating address by ID. The rack refuses it while
 // the address is attached.
 func (c *Client) DeleteFloatingIP(ctx context.Context, id string) error {
-	return run(ctx, c, "deleting the floating address", sagaDeadline, func(ctx context.Context) error {
+	return changeOnly(ctx, c, "deleting the floating address", func(ctx context.Context) error {
 		return c.api.FloatingIpDelete(ctx, oxide.FloatingIpDeleteParams{FloatingIp: oxide.NameOrId(id)})
 	})
 }

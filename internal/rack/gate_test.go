@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"reflect"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -40,12 +41,11 @@ func (g *testGate) Check() error {
 	return nil
 }
 
-// passing are the calls that no gate holds back: reads, and what fills a disk
+// passes says whether no gate holds a method back: reads, and what fills a disk
 // that this process has made.
-var passing = []string{
-	"BulkWrite", "ListDisks", "ListImages", "ListInstanceDisks", "ListInstances", "ListProjects", "ListSnapshots", "Me", "Ping",
-	"StartBulkWrite", "StopBulkWrite", "Utilization", "ViewAntiAffinityGroup", "ViewDisk", "ViewDiskByName", "ViewImage",
-	"ViewInstance", "ViewInstanceByName", "ViewProject", "ViewSnapshot", "ViewSnapshotByName", "ViewSubnet", "ViewVPC",
+func passes(method string) bool {
+	return strings.HasPrefix(method, "List") || strings.HasPrefix(method, "View") ||
+		slices.Contains([]string{"Me", "Ping", "Utilization", "StartBulkWrite", "BulkWrite", "StopBulkWrite"}, method)
 }
 
 // Invariant: without the gate's leave nothing is created, named, started, stopped
@@ -85,7 +85,7 @@ func TestNoCallThatChangesTheRackPassesAClosedGate(t *testing.T) {
 				err, _ := method.Call(arguments(t, method.Type()))[last].Interface().(error)
 				sent := requests.Load() - before
 
-				switch free := slices.Contains(passing, name); {
+				switch free := passes(name); {
 				case free && (sent != 1 || rack.ClassOf(err) == rack.ClassFenced):
 					t.Errorf("%s was held back: %v", name, err)
 				case !free && (sent != 0 || rack.ClassOf(err) != rack.ClassFenced || !errors.Is(err, errNotHeld)):

@@ -39,7 +39,7 @@ func (c *Client) ListAntiAffinityGroupMembers(ctx context.Context, groupID strin
 // DeleteAntiAffinityGroup deletes a group by ID, whether or not it has members:
 // the rack does not refuse it.
 func (c *Client) DeleteAntiAffinityGroup(ctx context.Context, id string) error {
-	return run(ctx, c, "deleting the anti-affinity group", sagaDeadline, func(ctx context.Context) error {
+	return changeOnly(ctx, c, "deleting the anti-affinity group", func(ctx context.Context) error {
 		return c.api.AntiAffinityGroupDelete(ctx, oxide.AntiAffinityGroupDeleteParams{AntiAffinityGroup: oxide.NameOrId(id)})
 	})
 }
