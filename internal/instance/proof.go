@@ -65,11 +65,8 @@ func (m *Machines) proveProjectGone(ctx context.Context, plan *specs.Plan, cause
 	switch rack.ClassOf(err) {
 	case rack.ClassOK:
 	case rack.ClassForbidden, rack.ClassGone:
-		return &Wait{
-			Reason: "project " + plan.GetProjectName() + " can not be read: deleted, or the token has lost its role; " +
-				"give the token a role in it or silo viewer",
-			After: 30 * time.Second, Cause: cause,
-		}
+		return mend(cause, "project %s can not be read: deleted, or the daemon's token (OXIDE_TOKEN) has lost its role; "+
+			"give the token a role in it or silo viewer", plan.GetProjectName())
 	case rack.ClassExists, rack.ClassInvalid, rack.ClassCredentials, rack.ClassCapacity, rack.ClassConflict,
 		rack.ClassBusy, rack.ClassInternal, rack.ClassVersion, rack.ClassLost, rack.ClassFenced:
 		return err

@@ -2,6 +2,7 @@ package instance
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -377,8 +378,8 @@ func TestADeletedProjectEndsTheTeardown(t *testing.T) {
 		ProjectRoles: map[string]simrack.Role{"demo": simrack.RoleAdmin},
 	})
 
-	w, ok := AsWait(b.m.Remove(t.Context(), spec))
-	if !ok || !strings.Contains(w.Reason, "deleted, or the token has lost its role") {
-		t.Errorf("got %v", w)
+	var m *Mend
+	if err := b.m.Remove(t.Context(), spec); !errors.As(err, &m) || !strings.Contains(m.Reason, "has lost its role") {
+		t.Errorf("got %v", err)
 	}
 }

@@ -125,8 +125,9 @@ func TestALostRoleIsNotAVanishedInstance(t *testing.T) {
 	b.sim.SetToken(simrack.Token{Value: simrack.DefaultToken, User: "provider", SiloRole: simrack.SiloNone})
 
 	for range 5 {
-		if _, ok := AsWait(b.m.Start(t.Context(), spec)); !ok {
-			t.Fatal("no wait")
+		var m *Mend
+		if err := b.m.Start(t.Context(), spec); !errors.As(err, &m) {
+			t.Fatalf("got %v", err)
 		}
 
 		b.pass(time.Minute)

@@ -163,7 +163,7 @@ func (d *Daemon) makeWork(owner string) *image.Manager {
 
 	d.work = &Provisioner{
 		State: d.state, Silo: d.opts.Rack, Images: d.images, Machines: d.machines, Factory: d.factoryURL, Owner: owner,
-		teardowns: newTeardowns(),
+		teardowns: newTeardowns(d.opts.Board),
 	}
 
 	d.opts.Logger.Info("linked to Omni", zap.String("omni.provider.id", d.opts.ProviderID), zap.String("owner", owner),

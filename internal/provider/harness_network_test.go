@@ -83,9 +83,12 @@ func (n *network) serve(t *testing.T, name string, h http.Handler) *http.Transpo
 		}
 	})
 
-	dial := n.dialer(name)
+	return &http.Transport{DialContext: dialTCP(n.dialer(name))}
+}
 
-	return &http.Transport{DialContext: func(ctx context.Context, _, address string) (net.Conn, error) { return dial(ctx, address) }}
+// dialTCP is a dialer as HTTP wants it.
+func dialTCP(dial func(context.Context, string) (net.Conn, error)) func(context.Context, string, string) (net.Conn, error) {
+	return func(ctx context.Context, _, address string) (net.Conn, error) { return dial(ctx, address) }
 }
 
 // plain stands in for gzip on both sides of the tests' connections: the race

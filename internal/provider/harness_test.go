@@ -26,6 +26,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/health"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/image"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/instance"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/rack"
@@ -198,7 +199,7 @@ func (b *bench) provisioner() *Provisioner {
 			Rack: b.rack, Owner: b.owner, Provider: testID, Run: "0123abcd", MaxCreates: 4, Settle: settle,
 		}),
 		Factory:   func(context.Context) (string, error) { return "https://factory.test", nil },
-		teardowns: newTeardowns(),
+		teardowns: newTeardowns(health.NewBoard(b.logger)),
 	}
 }
 

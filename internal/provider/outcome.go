@@ -73,9 +73,9 @@ func rackOutcome(err error) error {
 	case rack.ClassBusy, rack.ClassInternal, rack.ClassLost, rack.ClassFenced:
 		return wait(err.Error(), spread(15*time.Second))
 	case rack.ClassCredentials:
-		return &mending{fmt.Errorf("the rack refuses the daemon's token, renew it and start the daemon again: %w", err)}
+		return &mending{fmt.Errorf("the rack refuses the daemon's token (OXIDE_TOKEN), renew it and start the daemon again: %w", err)}
 	case rack.ClassForbidden:
-		return &mending{fmt.Errorf("the daemon's token lacks a role on the rack: %w", err)}
+		return &mending{fmt.Errorf("the daemon's token (OXIDE_TOKEN) lacks a role on the rack: %w", err)}
 	case rack.ClassVersion:
 		return &mending{fmt.Errorf("the rack does not speak our API version %s: %w", version.OxideAPIVersion, err)}
 	case rack.ClassOK, rack.ClassGone, rack.ClassExists, rack.ClassInvalid:

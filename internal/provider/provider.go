@@ -18,6 +18,7 @@ package provider
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"time"
@@ -174,11 +175,11 @@ func (p *Provisioner) Deprovision(ctx context.Context, logger *zap.Logger, res *
 		return nil
 	}
 
-	if reason := err.Error(); reason != "" && ctx.Err() == nil {
-		p.teardowns.waits(logger, request.Metadata().ID(), reason)
-	}
-
 	err = outcome(ctx, err)
+
+	if reason := reasonOf(err); reason != "" && ctx.Err() == nil {
+		p.teardowns.wait(logger, request.Metadata().ID(), reason, isA[*mending](err))
+	}
 
 	// The SDK has no interval of its own for a teardown that fails: without one
 	// the runtime would try twice a second at first.
@@ -187,6 +188,18 @@ func (p *Provisioner) Deprovision(ctx context.Context, logger *zap.Logger, res *
 	}
 
 	return err
+}
+
+// reasonOf is the text of an error as outcome gives it, empty for a mere
+// interval.
+func reasonOf(err error) string {
+	if r, ok := errors.AsType[*controller.RequeueError](err); ok {
+		if err = r.Err(); err == nil {
+			return ""
+		}
+	}
+
+	return err.Error()
 }
 
 // mendTeardown is how often a teardown is tried that a person must mend.

@@ -56,6 +56,7 @@ func (w watched) Machines(ctx context.Context) ([]watcher.Machine, error) {
 	}
 
 	w.d.states.look(w.d.work.Owner, states, published)
+	w.d.work.teardowns.tell()
 
 	running, err := runningRequests(ctx, st)
 	if err != nil {
