@@ -92,12 +92,7 @@ func (s *Server) serve(op string, work operation) http.HandlerFunc {
 
 // finish notes the end of a call. Status 0 is a call that got no answer.
 func (s *Server) finish(c *call, status int) {
-	name := ""
-	if c.token != nil {
-		name = c.token.Name
-	}
-
-	s.calls.end(c.seq, status, name, &c.fault)
+	s.calls.end(c.seq, status, s.tokenName(c.r), &c.fault)
 
 	if status == 0 {
 		s.checker.Check(conform.Exchange{Request: c.r, Body: c.body})
