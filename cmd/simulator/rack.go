@@ -23,8 +23,10 @@ type rackOptions struct {
 	listen    string
 	token     string
 	tokenFile string
-	faultFile string
+	faults    faultFlags
 	fast      bool
+	latencies []string
+	content   string
 	noGuests  bool
 	logLevel  string
 }
@@ -53,18 +55,11 @@ line on standard output:
   ready rack endpoint=http://HOST:PORT token=TOKEN
 
 The token is left out when it was read from a file. Below /simulator/ the rack
-answers without token: GET summary, GET calls, and GET, POST, DELETE faults.
+answers without token: GET summary, GET calls (?operation=, status=, path=,
+method=, token=, user_agent=, fault=, after=, limit=), GET images/ID/digest and
+disks/ID/digest (?length=, or ?chunks), and GET, POST, DELETE faults.
 
-A fault is a JSON object such as
-
-  {"operation": "instance_create", "skip": 1, "count": 2,
-   "action": "error", "status": 507, "code": "InsufficientCapacity", "message": "..."}
-
-It hits calls by operation (the names that GET summary counts), "path" (a part of
-the path and query), "skip", "count" and "probability" with "seed". Its action is
-error, delay, hang, reset (before the work), lose_answer (after it), commit_late,
-error_after or lost_stop; "delay" is a duration such as "2s". --faults reads a
-JSON array of them.`,
+` + faultHelp(),
 		Args:         cobra.NoArgs,
 		SilenceUsage: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -81,7 +76,9 @@ JSON array of them.`,
 	flags.StringVar(&options.tokenFile, "token-file", "", "file with the token")
 	flags.StringArrayVar(&options.config.Projects, "project", nil, "project to make at the start; may be repeated (default demo)")
 	flags.Float64Var(&options.config.TimeScale, "time-scale", 1, "factor on all delays")
-	flags.StringVar(&options.faultFile, "faults", "", "file with fault rules, a JSON array")
+	options.faults.register(flags)
+	flags.StringArrayVar(&options.latencies, "latency", nil, "delay of one kind, such as disk_create=2s; may be repeated")
+	flags.StringVar(&options.content, "content", string(rack.ContentKept), "what becomes of uploaded bytes: keep, hash or none")
 	flags.BoolVar(&options.fast, "fast", false, "calls take no time, only starts and stops do")
 	flags.BoolVar(&options.noGuests, "no-guests", false, "boot nothing in instances that run")
 	flags.BoolVar(&options.config.SwapGuestUUID, "swap-guest-uuid", false, "guests read their UUID with the first three groups byte-swapped")
@@ -156,16 +153,18 @@ func (o *rackOptions) complete() error {
 		return err
 	}
 
-	if o.faultFile != "" {
-		raw, err := os.ReadFile(o.faultFile)
-		if err != nil {
-			return fmt.Errorf("reading --faults: %w", err)
-		}
-
-		if o.config.Faults, err = rack.ParseFaults(raw); err != nil {
-			return fmt.Errorf("reading --faults: %w", err)
-		}
+	if err := o.readLatencies(); err != nil {
+		return err
 	}
+
+	o.config.Content = rack.ContentMode(o.content)
+
+	faults, err := o.faults.read()
+	if err != nil {
+		return err
+	}
+
+	o.config.Faults = faults
 
 	logger, err := newLogger(o.logLevel)
 	if err != nil {
@@ -211,6 +210,26 @@ func (o *rackOptions) readToken() error {
 	}
 
 	o.config.Tokens = []rack.Token{{Value: o.token}}
+
+	return nil
+}
+
+// readLatencies changes single delays.
+func (o *rackOptions) readLatencies() error {
+	if len(o.latencies) == 0 {
+		return nil
+	}
+
+	if o.config.Latencies == nil {
+		l := rack.DefaultLatencies()
+		o.config.Latencies = &l
+	}
+
+	for _, setting := range o.latencies {
+		if err := o.config.Latencies.Set(setting); err != nil {
+			return fmt.Errorf("reading --latency: %w", err)
+		}
+	}
 
 	return nil
 }

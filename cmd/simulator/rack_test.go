@@ -105,7 +105,7 @@ func TestRackCommandReadsItsFiles(t *testing.T) {
 func TestRackCommandRefusesBadFlags(t *testing.T) {
 	for _, args := range [][]string{
 		{"--sleds", "0"}, {"--time-scale", "0"}, {"--token", "a", "--token-file", "b"},
-		{"--faults", "/none"}, {"--token-file", "/none"}, {"--log-level", "loud"}, {"--project", "Upper"}, {"--listen", "nowhere"},
+		{"--faults", "/none"}, {"--fault", "{}"}, {"--latency", "lunch=1h"}, {"--content", "some"}, {"--token-file", "/none"}, {"--log-level", "loud"}, {"--project", "Upper"}, {"--listen", "nowhere"},
 		{"--sleds", "33"}, {"--setup-time-scale", "0"}, {"--rack", "/none"}, {"--rack", "rack_test.go"}, {"--rack", "a", "--sleds", "2"},
 		{"--data", "/dev/null/none"}, {"--setup-listen", "nowhere"},
 	} {

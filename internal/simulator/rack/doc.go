@@ -26,6 +26,10 @@
 //	attached                   | snapshot                   | (stays)
 //	attached                   | instance delete, unwinding | detached
 //	detached, faulted          | delete                     | gone
+//	detached, faulted          | delete that fails (fault)  | faulted, named deleted-<id>
+//	attached                   | detach, held (fault)       | detaching
+//	detaching                  | let go                     | detached
+//	any                        | event (fault)              | faulted, or gone
 //
 // Any other pair is refused with 400, a second snapshot of a disk in
 // maintenance with 409. The answer of a create says creating always.
@@ -78,17 +82,56 @@
 //
 // # Faults
 //
-// A Fault picks calls and spoils them. Faults, the log of calls and events are
-// reached in Go and, without token, below /simulator/:
+// A Fault is a rule, in one format in Go, in files, on the command line and at
+// the control endpoint; FaultKinds lists them all. It is one of three:
+//
+//	what      | picked by                     | lasts
+//	----------+-------------------------------+-------------------------------------------
+//	action    | operation, method, path,      | for the call that it hits; the first rule
+//	          | token, skip, count, chance    | that fires is applied
+//	condition | -                             | until the rule is removed
+//	event     | -, or as an action            | happens once, before the work of that call
+//
+// All three can be bound to a time, from and until. Conditions come before
+// actions: while the rack is away for maintenance no rule hits a call.
+//
+// What conditions do to what is under way: an object that is stuck in a state,
+// and the call that waits for it, go on when the rule is removed. A pantry that
+// does not answer but is in DNS is tried for ever by whoever needs it, in
+// finalize and in the creation of an importing disk; one that is out of DNS is
+// done without by finalize, and is chosen for no new disk. Writes to either get
+// 500, those to a pantry that has forgotten the disk 400 with the disk's ID as
+// message. A sled that does not answer gets starts, stops and reboots 502 or
+// 504; a stop counts as asked for all the same, a start as not made. After the
+// rule's delay its instances fail, and nothing is placed there any more.
+//
+// Time is that of Config.Clock: the system's, that of a synctest bubble, or a
+// StepClock.
+//
+// Faults, the log of calls, digests and events are reached in Go and, without
+// token, below /simulator/:
 //
 //	GET    /simulator/summary
-//	GET    /simulator/calls
+//	GET    /simulator/calls[?operation=&status=&path=&method=&token=&user_agent=&fault=&fault_name=&after=&limit=]
 //	GET    /simulator/faults
 //	POST   /simulator/faults                    one rule or an array of rules
 //	DELETE /simulator/faults[?id=N]
+//	GET    /simulator/disks/{id}/digest         [?length=N or ?chunks]
+//	GET    /simulator/images/{id}/digest        [?length=N or ?chunks]
 //	GET    /simulator/instances/{id}
 //	POST   /simulator/instances/{id}/crash
 //	POST   /simulator/instances/{id}/power-off
 //	POST   /simulator/instances/{id}/reboot
 //	POST   /simulator/instances/{id}/migrate
+//
+// # Content
+//
+// Uploaded bytes are kept in chunks of 512 KiB, those of zeros not at all, and
+// shared between disks, snapshots and images until one is written to.
+// Config.Content can have the rack keep only their SHA-256, or nothing.
+//
+// # Conformance
+//
+// When the environment names the API's OpenAPI document, every rack holds all
+// that passes against it: see package conform.
 package rack
