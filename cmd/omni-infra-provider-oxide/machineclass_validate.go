@@ -67,7 +67,7 @@ func readClassFile(name string, stdin io.Reader) (string, error) {
 	source := stdin
 
 	if name != "-" {
-		f, err := os.Open(name) //nolint:gosec // the user names it
+		f, err := os.Open(name)
 		if err != nil {
 			return "", err
 		}
@@ -96,12 +96,12 @@ func report(w io.Writer, output string, found []machineclass.Validated) error {
 		valid = valid && len(v.Mistakes) == 0
 	}
 
-	print := reportTable
+	write := reportTable
 	if output == outputJSON {
-		print = reportJSON
+		write = reportJSON
 	}
 
-	if err := print(w, valid, found); err != nil {
+	if err := write(w, valid, found); err != nil {
 		return err
 	}
 

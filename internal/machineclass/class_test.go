@@ -271,7 +271,11 @@ func TestSyntaxErrorsAreOneLine(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	for _, seed := range []string{"project: a", "project: a\ndisks: [{size: 1}]", "a: &a [*a]", "project: &a b\nvpc: *a", "? a", "{<<: {project: a}}"} {
+	for _, seed := range []string{"project: a", "project: a\ndisks: [{size: 1}]", "a: &a [*a]", "project: &a b\nvpc: *a", "? a", "{<<: {project: a}}",
+		"project: a\nnetwork_interfaces: [{ip_config: dual_stack, addresses: [10.0.0.9, 'fd00::9'], transit_ips: [10.0.0.0/8]}]",
+		"project: a\nexternal_ips: [{pool: a}, {type: floating, floating_ips: [a]}]\nnode_labels: [a.b/c=d]\nkernel_args: [-a]\nextensions: [a/b]",
+		"project: a\ntopology: {zone: z}\ntrusted_cas: '-----BEGIN CERTIFICATE-----AA-----END CERTIFICATE-----'\ndescription: a",
+		"disks: &a [*a]", "topology: &a {zone: *a}"} {
 		f.Add(seed)
 	}
 

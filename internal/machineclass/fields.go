@@ -47,10 +47,11 @@ func (f field) describe() string {
 		return ""
 	}
 
-	switch {
-	case f.kind == kindWhole:
+	if f.kind == kindWhole {
 		text += fmt.Sprintf(", 1 to %d%s", f.max, f.limit)
-	case f.kind == kindList:
+	}
+
+	if f.kind == kindList {
 		text += fmt.Sprintf(", at most %d%s", f.max, f.limit)
 	}
 

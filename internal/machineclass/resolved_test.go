@@ -9,12 +9,17 @@ import (
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/machineclass"
 )
 
+// parsed is a class that both the schema and the daemon take.
 func parsed(t *testing.T, text string) machineclass.Class {
 	t.Helper()
 
 	class, err := machineclass.Parse("project: talos\n" + text)
 	if err != nil {
 		t.Fatalf("%q: %v", text, err)
+	}
+
+	if err = validate(compiled(t), "project: talos\n"+text); err != nil {
+		t.Errorf("%q: the schema says: %v", text, err)
 	}
 
 	return class
