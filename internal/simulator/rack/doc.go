@@ -22,8 +22,11 @@
 //	finalizing                 | snapshot can not be made   | import_ready
 //	detached                   | snapshot                   | maintenance
 //	maintenance                | saga ends                  | detached
-//	detached, creating         | instance create            | attached
+//	detached                   | attach, instance create    | attached
+//	creating                   | instance create            | attached
+//	attached                   | attach, same instance      | (stays)
 //	attached                   | snapshot                   | (stays)
+//	attached                   | detach, instance stopped   | detached
 //	attached                   | instance delete, unwinding | detached
 //	detached, faulted          | delete                     | gone
 //	detached, faulted          | delete that fails (fault)  | faulted, named deleted-<id>
@@ -32,33 +35,67 @@
 //	any                        | event (fault)              | faulted, or gone
 //
 // Any other pair is refused with 400, a second snapshot of a disk in
-// maintenance with 409. The answer of a create says creating always.
+// maintenance and the detach of a boot disk with 409. The answer of a create
+// says creating always. Attach wants an instance that is stopped, detach one
+// that is stopped or failed.
 //
-// # Snapshots and images
+// A local disk is made detached, has blocks of 4096 bytes, and answers all
+// calls of an import with 500 and a snapshot with 400. It takes its space on a
+// sled when an instance first starts with it, and stays there until it is
+// deleted: the instance starts on that sled or not at all, and never migrates.
+// A read-only disk has the size of its image or snapshot and no snapshots.
 //
-// A snapshot is creating until its saga ends, then ready; ready and faulted
-// ones can be deleted. An image has no state: it belongs to a project or to
-// the silo, promote and demote move it between the two. Content is shared
-// between disks, snapshots and images that stem from each other, and lives as
-// long as any of them.
+// # Snapshots, images and floating addresses
+//
+//	object      | state    | event             | becomes
+//	------------+----------+-------------------+---------
+//	snapshot    | -        | create, finalize  | creating
+//	snapshot    | creating | saga ends         | ready
+//	snapshot    | ready    | delete            | gone
+//	snapshot    | faulted  | delete            | gone
+//	image       | -        | create, project   | project
+//	image       | -        | create, silo      | silo
+//	image       | project  | promote           | silo
+//	image       | silo     | demote            | project
+//	image       | either   | delete            | gone
+//	floating IP | -        | create            | free
+//	floating IP | free     | attach, instance  | attached
+//	            |          | create            |
+//	floating IP | attached | attach, same      | (stays)
+//	            |          | instance          |
+//	floating IP | attached | detach, instance  | free
+//	            |          | delete, unwinding |
+//	floating IP | free     | delete            | gone
+//
+// Any other pair is refused with 400. An attach or detach of an address takes
+// its time, and another of the same address is answered 503 meanwhile; so are
+// those of an instance that is on its way from one state to another. Content
+// is shared between disks, snapshots and images that stem from each other, and
+// lives as long as any of them.
 //
 // # Instances
 //
-//	state                          | event              | becomes
-//	-------------------------------+--------------------+------------------------------------
-//	-                              | create             | creating
-//	creating                       | saga ends          | stopped
-//	creating                       | saga fails         | gone, with the disks made in it
-//	stopped, failed                | start              | starting
-//	starting                       | VM is up           | running
-//	running, rebooting             | reboot             | rebooting
-//	rebooting                      | VM is up           | running
-//	starting, running, rebooting   | stop               | stopping, then stopped
-//	starting, running, rebooting   | guest powers off   | stopping, then stopped
-//	starting, running, rebooting   | crash              | stopping, then failed
-//	failed                         | restart is due     | starting
-//	failed                         | stop               | stopped
-//	stopped, failed                | delete             | gone, its disks detached and kept
+//	state                        | event              | becomes
+//	-----------------------------+--------------------+----------------------------------
+//	-                            | create             | creating
+//	creating                     | saga ends          | stopped
+//	creating                     | saga fails         | gone, with the disks made in it
+//	stopped, failed              | start              | starting
+//	starting                     | VM is up           | running
+//	running, rebooting           | reboot             | rebooting
+//	running                      | guest reboots      | rebooting
+//	rebooting                    | VM is up           | running
+//	starting, running, rebooting | stop               | stopping, then stopped
+//	running                      | migration          | migrating
+//	migrating                    | migration ends     | running
+//	migrating                    | stop               | (stays), then running, stopping
+//	any with a VM                | guest powers off   | stopping, then stopped
+//	any with a VM                | crash              | stopping, then failed
+//	failed                       | restart is due     | starting
+//	failed                       | stop               | stopped
+//	stopped, failed              | update             | (stays), size and boot disk too
+//	any other                    | update             | (stays), restart policy only
+//	stopped, failed              | delete             | gone, its disks detached and kept
 //
 // What the calls answer:
 //
@@ -67,6 +104,7 @@
 //	creating                     | 409      | 400      | 400    | 400
 //	starting                     | 202 as is| 202      | 400    | 400 (*)
 //	running, rebooting           | 202 as is| 202      | 202    | 400 (*)
+//	migrating                    | 202 as is| 202 later| 400    | 400 (*)
 //	stopping                     | 409      | 202 as is| 400    | 400 (*)
 //	stopped                      | 202      | 202 as is| 400    | 204
 //	failed                       | 202      | 202      | 400    | 204
@@ -75,8 +113,11 @@
 // (*) Refused, but the instance loses its automatic restart and its NAT
 // entries: see Server.Inspect.
 //
+// Interfaces come and go while an instance is stopped, addresses while it is
+// stopped or runs.
+//
 // A start charges the silo's quota and reserves room on a sled; both are held
-// until the VM is gone. A failed instance starts again by itself unless its
+// until the VM is gone, and a migration holds room on two sleds. A failed instance starts again by itself unless its
 // policy is never, it was meant to stop, or the last such start is less than
 // the cool-down ago.
 //

@@ -3,6 +3,7 @@ package rack
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"slices"
 	"testing"
@@ -23,42 +24,78 @@ var (
 		"attached":                   {"detached"},
 	}
 	runFollows = map[string][]string{
-		"":         {"stopped", "starting"},
-		"stopped":  {"starting", ""},
-		"starting": {"running", "stopping"},
-		"running":  {"rebooting", "stopping"},
+		"":        {"stopped", "starting"},
+		"stopped": {"starting", ""},
+		"running": {"rebooting", "migrating", "stopping"},
 		// These ends come by themselves.
+		"starting":  {"running", "stopping"},
 		"rebooting": {"running", "stopping"},
+		"migrating": {"running", "stopping"},
 		"stopping":  {"stopped", "failed"},
 		"failed":    {"starting", "stopped", ""},
 	}
+	snapshotFollows = map[string][]string{"": {"ready"}, "ready": {""}}
+	imageFollows    = map[string][]string{"": {"project", "silo"}, "project": {"silo", ""}, "silo": {"project", ""}}
+	floatingFollows = map[string][]string{"": {"free"}, "free": {"attached", ""}, "attached": {"free"}}
 )
 
-// walker makes random calls and remembers what it saw last.
+// tables are the kinds of objects, with how many steps may have passed between
+// two looks: timers take instances further than one.
+var tables = []struct {
+	kind  string
+	after map[string][]string
+	steps int
+}{
+	{"disk", diskFollows, 1}, {"instance", runFollows, 4}, {"snapshot", snapshotFollows, 1},
+	{"image", imageFollows, 1}, {"floating IP", floatingFollows, 1},
+}
+
+// walker makes random calls and remembers what it saw last, by kind and ID.
 type walker struct {
-	r     *rig
-	disks map[string]string
-	runs  map[string]string
+	r    *rig
+	seen map[string]map[string]string
 }
 
 // look compares what is there with what was, by the tables. Where a timer may
 // have passed several states, each step of a path must be in the table.
 func (w *walker) look(t *rapid.T, after string) {
-	now, runs := map[string]string{}, map[string]string{}
+	now := w.r.states()
 
-	w.r.mu.Lock()
-	for _, d := range w.r.disks.byID {
-		now[d.id] = string(d.state)
+	for _, table := range tables {
+		follow(t, after, table.kind, w.seen[table.kind], now[table.kind], table.after, table.steps)
 	}
 
-	for _, i := range w.r.instances.byID {
-		runs[i.id] = string(i.state)
-	}
-	w.r.mu.Unlock()
+	w.seen = now
+}
 
-	follow(t, after, "disk", w.disks, now, diskFollows, 1)
-	follow(t, after, "instance", w.runs, runs, runFollows, 3)
-	w.disks, w.runs = now, runs
+// states are those of all objects, by kind and ID.
+func (r *rig) states() map[string]map[string]string {
+	out := map[string]map[string]string{"disk": {}, "instance": {}, "snapshot": {}, "image": {}, "floating IP": {}}
+
+	r.mu.Lock()
+	defer r.mu.Unlock()
+
+	for id, d := range r.disks.byID {
+		out["disk"][id] = string(d.state)
+	}
+
+	for id, i := range r.instances.byID {
+		out["instance"][id] = string(i.state)
+	}
+
+	for id, x := range r.snapshots.byID {
+		out["snapshot"][id] = x.state
+	}
+
+	for id, m := range r.images.byID {
+		out["image"][id] = map[bool]string{true: "silo", false: "project"}[m.scope == ""]
+	}
+
+	for id, f := range r.floating.byID {
+		out["floating IP"][id] = map[bool]string{true: "free", false: "attached"}[f.on == nil]
+	}
+
+	return out
 }
 
 func follow(t *rapid.T, after, kind string, old, now map[string]string, table map[string][]string, steps int) {
@@ -99,9 +136,10 @@ func TestRandomCallsStayWithinTheTables(t *testing.T) {
 		r := newRigOf(t, s)
 		defer r.end()
 
-		w := &walker{r: r, disks: map[string]string{}, runs: map[string]string{}}
+		w := &walker{r: r, seen: map[string]map[string]string{}}
 		name := rapid.SampledFrom([]string{"a", "b", "c"})
 		calls := w.calls(t.Context())
+		maps.Copy(calls, w.moreCalls(t.Context()))
 		names := make([]string, 0, len(calls))
 
 		for n := range calls {
@@ -110,7 +148,7 @@ func TestRandomCallsStayWithinTheTables(t *testing.T) {
 
 		slices.Sort(names)
 
-		for range rapid.IntRange(1, 40).Draw(rt, "calls") {
+		for range rapid.IntRange(1, 60).Draw(rt, "calls") {
 			what, on := rapid.SampledFrom(names).Draw(rt, "call"), name.Draw(rt, "name")
 			err := calls[what](on)
 
@@ -126,46 +164,16 @@ func TestRandomCallsStayWithinTheTables(t *testing.T) {
 	})
 }
 
-// account lets all instances come to rest and adds up what is charged.
+// account lets all instances come to rest, and adds up meanwhile what is
+// charged and reserved.
 func (w *walker) account(t *rapid.T) {
-	s := w.r.Server
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 
 	for range 10_000 {
 		<-tick.C
-		s.mu.Lock()
 
-		var storage, memory, cpus int64
-
-		moving := false
-
-		for _, d := range s.disks.byID {
-			storage += d.size
-			if (d.on != nil) != (d.state == diskAttached) || d.on != nil && !slices.Contains(d.on.disks, d) {
-				t.Errorf("disk %s is %s on %v", d.name, d.state, d.on)
-			}
-		}
-
-		for _, x := range s.snapshots.byID {
-			storage += x.size
-		}
-
-		for _, i := range s.instances.byID {
-			moving = moving || i.state != stateStopped && i.state != stateFailed && i.state != stateRunning
-			if i.sled != nil {
-				memory, cpus = memory+i.memory, cpus+int64(i.ncpus)
-			}
-		}
-
-		got := s.provisioned
-		s.mu.Unlock()
-
-		if want := (Quota{CPUs: cpus, Memory: memory, Storage: storage}); got != want {
-			t.Fatalf("charged is %+v, there is %+v", got, want)
-		}
-
-		if !moving {
+		if w.r.audit(t) {
 			return
 		}
 	}
@@ -173,12 +181,128 @@ func (w *walker) account(t *rapid.T) {
 	t.Fatal("an instance never came to rest")
 }
 
-func (w *walker) calls(ctx context.Context) map[string]func(string) error {
-	r := w.r
-	ref := func(n string) oxide.NameOrId { return oxide.NameOrId(n) }
-	byName := func(f func(id string) error) func(string) error {
+// audit compares what the rack has written down with what there is; true when
+// nothing moves any more.
+func (r *rig) audit(t *rapid.T) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+
+	var (
+		charged Quota
+		atRest  = true
+		sleds   = map[*sled]sled{}
+	)
+
+	for _, x := range r.snapshots.byID {
+		charged.Storage += x.size
+	}
+
+	for _, d := range r.disks.byID {
+		charged.Storage += d.size
+
+		if (d.on != nil) != (d.state == diskAttached) || d.on != nil && !slices.Contains(d.on.disks, d) {
+			t.Errorf("disk %s is %s on %v", d.name, d.state, d.on)
+		}
+
+		if d.claimed != nil {
+			u := sleds[d.claimed]
+			u.local += d.size
+			sleds[d.claimed] = u
+		}
+	}
+
+	for _, i := range r.instances.byID {
+		atRest = atRest && (i.state == stateStopped || i.state == stateFailed || i.state == stateRunning)
+
+		for _, sl := range i.reservations() {
+			u := sleds[sl]
+			u.cpus, u.memory = u.cpus+i.ncpus, u.memory+i.memory
+			sleds[sl] = u
+		}
+
+		if i.sled != nil {
+			charged.CPUs, charged.Memory = charged.CPUs+int64(i.ncpus), charged.Memory+i.memory
+		}
+	}
+
+	if r.provisioned != charged {
+		t.Fatalf("charged is %+v, there is %+v", r.provisioned, charged)
+	}
+
+	for _, sl := range r.sleds {
+		if u := sleds[sl]; u.cpus != sl.cpus || u.memory != sl.memory || u.local != sl.local {
+			t.Fatalf("sled %s holds %d CPUs, %d and %d bytes; there are %+v", sl.Name, sl.cpus, sl.memory, sl.local, u)
+		}
+	}
+
+	r.auditAddresses(t)
+
+	return atRest
+}
+
+// reservations are the sleds that hold room for an instance.
+func (i *instance) reservations() []*sled {
+	var out []*sled
+	if i.sled != nil {
+		out = append(out, i.sled)
+	}
+
+	if i.migration != nil {
+		out = append(out, i.migration.target)
+	}
+
+	return out
+}
+
+// auditAddresses counts what is taken of pools and subnets.
+func (r *rig) auditAddresses(t *rapid.T) {
+	whole, slots, private := len(r.floating.byID), 0, 0
+
+	for _, i := range r.instances.byID {
+		whole += len(i.ephemeral())
+		slots += len(i.ips) - len(i.ephemeral())
+
+		for _, f := range i.floating {
+			if f.on != i {
+				t.Errorf("address %s is listed on %s", f.name, i.name)
+			}
+		}
+
+		for n, x := range i.nics {
+			private += 2
+
+			if x.primary != (n == 0) {
+				t.Errorf("interface %d of %s is primary: %v", n, i.name, x.primary)
+			}
+		}
+	}
+
+	for _, p := range r.pools.byID {
+		whole -= len(p.whole)
+
+		for _, used := range p.shared {
+			for _, taken := range used {
+				if taken {
+					slots--
+				}
+			}
+		}
+	}
+
+	for _, n := range r.subnets.byID {
+		private -= len(n.taken)
+	}
+
+	if whole != 0 || slots != 0 || private != 0 {
+		t.Errorf("addresses off by %d whole, %d shared and %d private ones", whole, slots, private)
+	}
+}
+
+// byName makes a call by ID one by name.
+func (w *walker) byName(ctx context.Context) func(func(id string) error) func(string) error {
+	return func(f func(id string) error) func(string) error {
 		return func(n string) error {
-			i, err := r.client.InstanceView(ctx, oxide.InstanceViewParams{Project: demo, Instance: ref(n)})
+			i, err := w.r.client.InstanceView(ctx, oxide.InstanceViewParams{Project: demo, Instance: oxide.NameOrId(n)})
 			if err != nil {
 				return err
 			}
@@ -186,9 +310,12 @@ func (w *walker) calls(ctx context.Context) map[string]func(string) error {
 			return f(i.Id)
 		}
 	}
-	onDisk := func(f func(id string) error) func(string) error {
+}
+
+func (w *walker) onDisk(ctx context.Context) func(func(id string) error) func(string) error {
+	return func(f func(id string) error) func(string) error {
 		return func(n string) error {
-			d, err := r.client.DiskView(ctx, oxide.DiskViewParams{Project: demo, Disk: ref(n)})
+			d, err := w.r.client.DiskView(ctx, oxide.DiskViewParams{Project: demo, Disk: oxide.NameOrId(n)})
 			if err != nil {
 				return err
 			}
@@ -196,11 +323,18 @@ func (w *walker) calls(ctx context.Context) map[string]func(string) error {
 			return f(d.Id)
 		}
 	}
+}
+
+func (w *walker) calls(ctx context.Context) map[string]func(string) error {
+	r := w.r
+	byName, onDisk := w.byName(ctx), w.onDisk(ctx)
 
 	return map[string]func(string) error{
-		"disk create":   func(n string) error { _, err := r.createDisk(n, gib, blank(0)); return err },
-		"disk import":   func(n string) error { _, err := r.createDisk(n, gib, importing()); return err },
-		"disk delete":   onDisk(func(id string) error { return r.client.DiskDelete(ctx, oxide.DiskDeleteParams{Disk: ref(id)}) }),
+		"disk create": func(n string) error { _, err := r.createDisk(n, gib, blank(0)); return err },
+		"disk import": func(n string) error { _, err := r.createDisk(n, gib, importing()); return err },
+		"disk delete": onDisk(func(id string) error {
+			return r.client.DiskDelete(ctx, oxide.DiskDeleteParams{Disk: oxide.NameOrId(id)})
+		}),
 		"write start":   onDisk(r.start),
 		"write":         onDisk(func(id string) error { return r.write(id, 0, make([]byte, 512)) }),
 		"write stop":    onDisk(r.stop),
