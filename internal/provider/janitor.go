@@ -27,6 +27,8 @@ func (d *Daemon) clean(ctx context.Context) {
 		return
 	}
 
+	defer d.opts.Board.Withdraw(NeedJanitor)
+
 	janitor.New(janitor.Config{
 		Omni: &Records{State: func() state.State { return state.WrapCore(d.fenced(d.state())) }}, Rack: d.strictRack(), Machines: d.machines, Images: d.images,
 		Owner: d.work.Owner, Provider: d.opts.ProviderID,
