@@ -1,7 +1,8 @@
 // Command omni-infra-provider-oxide gives Omni machines on an Oxide rack.
 //
 // It exits with 0 after SIGTERM or SIGINT, with 2 when its configuration is
-// wrong, and with 1 on any other failure.
+// wrong, and with 1 on any other failure. Commands that a person runs exit with
+// 3 when they refuse.
 package main
 
 import (
@@ -20,6 +21,8 @@ const (
 	exitFailure = 1
 	// exitConfig tells a supervisor that starting again is of no use.
 	exitConfig = 2
+	// exitRefused tells that a command did nothing, on purpose.
+	exitRefused = 3
 )
 
 func main() {
@@ -60,6 +63,12 @@ func run(args []string, stdout, stderr io.Writer) int {
 		_, _ = fmt.Fprintln(stderr, err)
 
 		return exitConfig
+	}
+
+	if errors.Is(err, errRefused) {
+		_, _ = fmt.Fprintln(stderr, err)
+
+		return exitRefused
 	}
 
 	_, _ = fmt.Fprintln(stderr, "error:", err)

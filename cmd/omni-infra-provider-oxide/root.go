@@ -69,7 +69,7 @@ func newRootCommand() *cobra.Command {
 		return serve(cmd.Context(), cfg)
 	}
 
-	root.AddCommand(newVersionCommand(), newMachineClassCommand())
+	root.AddCommand(newVersionCommand(), newMachineClassCommand(), newOrphansCommand(), newRequestsCommand())
 
 	return root
 }
@@ -90,10 +90,7 @@ func serve(ctx context.Context, cfg config.Config) error {
 		return err
 	}
 
-	silo, err := rack.New(rack.Config{
-		Host: cfg.Oxide.Host, Token: cfg.Oxide.Token.Reveal(), Profile: cfg.Oxide.Profile, ConfigDir: cfg.Oxide.ConfigDir,
-		UserAgent: version.UserAgent(),
-	})
+	silo, err := newRack(cfg)
 	if err != nil {
 		return err
 	}
@@ -135,6 +132,14 @@ func serve(ctx context.Context, cfg config.Config) error {
 	logger.Info("stopped", zap.Error(err))
 
 	return err
+}
+
+// newRack makes the client of the rack.
+func newRack(cfg config.Config) (*rack.Client, error) {
+	return rack.New(rack.Config{
+		Host: cfg.Oxide.Host, Token: cfg.Oxide.Token.Reveal(), Profile: cfg.Oxide.Profile, ConfigDir: cfg.Oxide.ConfigDir,
+		UserAgent: version.UserAgent(),
+	})
 }
 
 // serveHealth serves health at the address, if there is one, until the function

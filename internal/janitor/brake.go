@@ -21,19 +21,20 @@ func (j *Janitor) brake(f *finding) (why string, sure bool) {
 		}
 	}
 
-	if len(f.look.requests) == 0 && f.machines > 0 {
-		return nothingListed(f), known > 0 || len(f.spared) > 0
-	}
-
-	if limit := max(spareInstances, f.machines/spareShare); known > limit {
-		return fmt.Sprintf("%d of %d instances have no machine request in Omni, more than the %d that are removed without asking: "+
-			"see `orphans list`, then `orphans delete`", known, f.machines, limit), true
-	}
-
-	return "", false
+	return brakeText(f, known), known > 0 || len(f.spared) > 0
 }
 
-func nothingListed(f *finding) string {
-	return fmt.Sprintf("Omni lists no machine request at all and %d instances of this provider exist: nothing is removed; "+
-		"was Omni restored from a backup? See `orphans list`", f.machines)
+// brakeText says why nothing may be removed with that many orphaned instances.
+func brakeText(f *finding, lost int) string {
+	if len(f.look.requests) == 0 && f.machines > 0 {
+		return fmt.Sprintf("Omni lists no machine request at all and %d instances of this provider exist: nothing is removed; "+
+			"was Omni restored from a backup? See `orphans list`", f.machines)
+	}
+
+	if limit := max(spareInstances, f.machines/spareShare); lost > limit {
+		return fmt.Sprintf("%d of %d instances have no machine request in Omni, more than the %d that are removed without asking: "+
+			"see `orphans list`, then `orphans delete`", lost, f.machines, limit)
+	}
+
+	return ""
 }

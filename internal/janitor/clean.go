@@ -31,7 +31,7 @@ func (j *Janitor) clean(ctx context.Context, f *finding) time.Duration {
 	)
 
 	for _, o := range f.orphans {
-		if !j.due(o.ID, j.cfg.Grace) {
+		if !j.may(o) {
 			continue
 		}
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/oxidecomputer/omni-infra-provider-oxide/api/specs"
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/image"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/janitor"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/naming"
 )
@@ -20,6 +21,7 @@ type fakeOmni struct {
 	patches  map[string]bool
 	states   map[string]janitor.State
 	machines []janitor.Machine
+	runs     []image.RunInfo
 }
 
 var _ janitor.Omni = (*fakeOmni)(nil)
@@ -81,8 +83,14 @@ func (o *fakeOmni) Machines(ctx context.Context) (out []janitor.Machine, err err
 	return out, err
 }
 
-func (o *fakeOmni) ImportProjects(ctx context.Context) ([]string, error) {
-	return nil, o.w.call(ctx, "omni list runs", func() error { return nil })
+func (o *fakeOmni) ImportRuns(ctx context.Context) (out []image.RunInfo, err error) {
+	err = o.w.call(ctx, "omni list runs", func() error {
+		out = slices.Clone(o.runs)
+
+		return nil
+	})
+
+	return out, err
 }
 
 func (o *fakeOmni) Request(ctx context.Context, id string) (out *janitor.Request, err error) {

@@ -54,12 +54,19 @@ import (
 	"github.com/oxidecomputer/oxide.go/oxide"
 	"go.uber.org/zap"
 
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/image"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/instance"
 )
 
 // Images is told what a look has seen of uploads.
 type Images interface {
 	Saw(projectID string, disks []oxide.Disk, snapshots []oxide.Snapshot)
+}
+
+// Strays finds and removes scratch for a person; *image.Manager.
+type Strays interface {
+	Strays(projectID string, disks []oxide.Disk, snapshots []oxide.Snapshot, runs []image.RunInfo) []image.Stray
+	RemoveStray(ctx context.Context, s image.Stray) error
 }
 
 // Config is what a Janitor is made of.
@@ -69,6 +76,8 @@ type Config struct {
 	Machines *instance.Machines
 	// Images may be nil.
 	Images Images
+	// Strays serves Find and Delete, and may be nil.
+	Strays Strays
 
 	// Owner and Provider stand in the marks that are ours.
 	Owner, Provider string
@@ -119,6 +128,8 @@ type Janitor struct {
 	// despite is the number of instances that a person wants removed although
 	// Omni lists no request.
 	despite int
+	// hand is what a person wants removed, by ID; nil in the loop.
+	hand map[string]bool
 }
 
 // sighting is since when something has looked the same.

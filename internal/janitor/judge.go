@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/image"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/naming"
 )
 
@@ -29,6 +30,8 @@ type Orphan struct {
 	dead bool
 	// busy says what holds an address or a group back, empty if nothing does.
 	busy string
+	// stray is set for scratch of an upload.
+	stray *image.Stray
 }
 
 // finding is what a look comes to.

@@ -127,13 +127,15 @@ func (j *Janitor) knownProjects(ctx context.Context) ([]oxide.Project, error) {
 		names[s.Spec.GetPlan().GetProjectId()] = true
 	}
 
-	imports, err := j.cfg.Omni.ImportProjects(ctx)
+	runs, err := j.cfg.Omni.ImportRuns(ctx)
 	if err != nil {
 		return nil, err
 	}
 
-	for _, p := range imports {
-		names[p] = true
+	for _, r := range runs {
+		for _, p := range r.ProjectIDs {
+			names[p] = true
+		}
 	}
 
 	requests, err := j.cfg.Omni.Requests(ctx)

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/oxidecomputer/omni-infra-provider-oxide/api/specs"
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/image"
 )
 
 // Request is what matters here of a machine request.
@@ -47,8 +48,8 @@ type Omni interface {
 	// States has one entry for each request, those of other providers included.
 	States(ctx context.Context) ([]State, error)
 	Machines(ctx context.Context) ([]Machine, error)
-	// ImportProjects are the IDs of the projects in the records of import runs.
-	ImportProjects(ctx context.Context) ([]string, error)
+	// ImportRuns are the records of the processes that import images.
+	ImportRuns(ctx context.Context) ([]image.RunInfo, error)
 
 	// Request, HasStatus and HasState read one by its ID; a request that is not
 	// there is nil.

@@ -151,14 +151,7 @@ func (d *Daemon) makeWork(owner string) *image.Manager {
 	d.machines = instance.New(instance.Config{
 		Rack: d.strictRack(), Owner: owner, Provider: d.opts.ProviderID, Run: run,
 		MaxCreates: min(d.opts.MaxCreates, max((d.opts.Concurrency-2)/2, 1)), Settle: d.opts.Settle,
-		Silo: func(ctx context.Context) (string, error) {
-			me, err := d.opts.Rack.Me(ctx)
-			if err != nil {
-				return "", err
-			}
-
-			return me.SiloId, nil
-		},
+		Silo: siloOf(d.opts.Rack),
 	})
 
 	d.work = &Provisioner{
@@ -170,6 +163,18 @@ func (d *Daemon) makeWork(owner string) *image.Manager {
 		zap.String("run", run), zap.String("oxide.host", d.opts.Rack.Host()))
 
 	return d.images
+}
+
+// siloOf reads afresh which silo the rack's address leads to.
+func siloOf(r *rack.Client) func(ctx context.Context) (string, error) {
+	return func(ctx context.Context) (string, error) {
+		me, err := r.Me(ctx)
+		if err != nil {
+			return "", err
+		}
+
+		return me.SiloId, nil
+	}
 }
 
 // state is the state of the newest Omni client.

@@ -2,10 +2,15 @@ package provider
 
 import (
 	"context"
+	"time"
 
 	"github.com/cosi-project/runtime/pkg/state"
+	"go.uber.org/zap"
 
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/image"
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/instance"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/janitor"
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/rack"
 )
 
 // NeedJanitor is what the janitor notes on the health board.
@@ -45,4 +50,33 @@ func (d *Daemon) braked(why string) {
 	} else {
 		d.opts.Board.Note(NeedJanitor, "brake", why)
 	}
+}
+
+// JanitorOptions are what a person's janitor is made of.
+type JanitorOptions struct {
+	Rack       *rack.Client
+	Settle     time.Duration
+	MaxCreates int
+	// Projects are looked at too, by name or ID.
+	Projects []string
+	Logger   *zap.Logger
+}
+
+// Janitor makes a janitor for a person, whose Find and Delete are to be used.
+func (c *Connection) Janitor(ctx context.Context, opts JanitorOptions) (*janitor.Janitor, error) {
+	owner, err := c.Owner(ctx)
+	if err != nil {
+		return nil, err
+	}
+
+	images := image.New(image.Config{Rack: opts.Rack, Owner: owner, Provider: providerID(), Log: opts.Logger})
+
+	return janitor.New(janitor.Config{
+		Omni: c.Records(), Rack: opts.Rack, Strays: images, Owner: owner, Provider: providerID(),
+		Projects: opts.Projects, Settle: opts.Settle, Log: opts.Logger,
+		Machines: instance.New(instance.Config{
+			Rack: opts.Rack, Owner: owner, Provider: providerID(), MaxCreates: opts.MaxCreates, Settle: opts.Settle,
+			Silo: siloOf(opts.Rack),
+		}),
+	}), nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/siderolabs/omni/client/pkg/omni/resources/infra"
 	"github.com/siderolabs/omni/client/pkg/omni/resources/omni"
 
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/image"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/janitor"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/machineclass"
 )
@@ -161,19 +162,9 @@ func (r *Records) Machines(ctx context.Context) ([]janitor.Machine, error) {
 	return out, nil
 }
 
-// ImportProjects implements janitor.Omni.
-func (r *Records) ImportProjects(ctx context.Context) ([]string, error) {
-	all, err := safe.StateList[*Run](ctx, r.State(), metadata(runName, ""))
-	if err != nil {
-		return nil, fmt.Errorf("listing import runs in Omni: %w", err)
-	}
-
-	var ids []string
-	for run := range all.All() {
-		ids = append(ids, run.TypedSpec().Value.GetProjectIds()...)
-	}
-
-	return ids, nil
+// ImportRuns implements janitor.Omni.
+func (r *Records) ImportRuns(ctx context.Context) ([]image.RunInfo, error) {
+	return (&Runs{State: r.State}).Others(ctx)
 }
 
 // Request implements janitor.Omni.

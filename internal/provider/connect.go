@@ -1,0 +1,71 @@
+package provider
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/cosi-project/runtime/pkg/state"
+	"github.com/siderolabs/omni/client/pkg/client"
+	"github.com/siderolabs/omni/client/pkg/client/omni"
+)
+
+// Connection is Omni as a command sees it, with the provider's key.
+type Connection struct {
+	client   *client.Client
+	state    state.State
+	endpoint string
+}
+
+// Connect makes a connection and proves it. The provider ID must have been
+// bound. Its error is one line for people.
+func Connect(ctx context.Context, endpoint, key string, opts ...client.Option) (*Connection, error) {
+	c, err := client.New(endpoint, append([]client.Option{
+		client.WithServiceAccount(key), client.WithOmniClientOptions(omni.WithProviderID(providerID())),
+	}, opts...)...)
+	if err != nil {
+		return nil, fmt.Errorf("making the Omni client: %w", err)
+	}
+
+	conn := &Connection{client: c, state: c.Omni().State(), endpoint: endpoint}
+
+	if _, err := readVersion(ctx, conn.state); err != nil {
+		_ = c.Close()
+
+		return nil, conn.Explain(err)
+	}
+
+	return conn, nil
+}
+
+// Close ends it.
+func (c *Connection) Close() { _ = c.client.Close() }
+
+// Records are what Omni holds of this provider's requests.
+func (c *Connection) Records() *Records {
+	return &Records{State: func() state.State { return c.state }}
+}
+
+// Owner is the owner of this provider's objects in the rack.
+func (c *Connection) Owner(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, omniDeadline)
+	defer cancel()
+
+	owner, err := readOwner(ctx, c.state)
+	if state.IsNotFoundError(err) {
+		return "", fmt.Errorf("no owner is stored in Omni for provider %q: it has never run, or the owner resource was deleted; start the daemon once", providerID())
+	}
+
+	if err != nil {
+		return "", c.Explain(err)
+	}
+
+	return owner, nil
+}
+
+// Explain words an error of Omni's for people.
+func (c *Connection) Explain(err error) error {
+	_, text := omniTrouble(c.endpoint, err)
+
+	return errors.New(text)
+}
