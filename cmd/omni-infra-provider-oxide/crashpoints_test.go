@@ -159,9 +159,9 @@ func (c *crashReport) play(t *testing.T, sc scenario, point *killPoint) []killPo
 		c.unreachedNames = append(c.unreachedNames, sc.name+": "+point.String())
 	}
 
-	if r.released > 0 {
-		c.stuck += r.released
-		c.stuckNames = append(c.stuckNames, sc.name+": "+point.String())
+	if n := r.released(); n > 0 {
+		c.stuck += n
+		c.stuckNames = append(c.stuckNames, fmt.Sprint(sc.name, ": ", point))
 	}
 
 	return r.calls.points()
@@ -243,5 +243,5 @@ func TestKillsAtAnyCall(t *testing.T) {
 
 	t.Logf("%d kill points; %d not reached, as the order of calls varies: %s", report.points, report.unreached,
 		strings.Join(report.unreachedNames, "; "))
-	t.Logf("%d finalizers left by the SDK and removed by hand: %s", report.stuck, strings.Join(report.stuckNames, "; "))
+	t.Logf("%d finalizers left by the SDK and removed by the janitor: %s", report.stuck, strings.Join(report.stuckNames, "; "))
 }

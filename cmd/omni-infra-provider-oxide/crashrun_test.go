@@ -7,13 +7,11 @@ import (
 
 	"github.com/cosi-project/runtime/pkg/resource"
 	"github.com/cosi-project/runtime/pkg/safe"
-	"github.com/cosi-project/runtime/pkg/state"
 	"github.com/siderolabs/omni/client/pkg/omni/resources/infra"
 
 	stored "github.com/oxidecomputer/omni-infra-provider-oxide/api/specs"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/naming"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/provider"
-	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/simulator/operator"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/simulator/site"
 )
 
@@ -22,9 +20,6 @@ const (
 	crashProvider = "oxide"
 	// restWithin is how long a run may take to come to rest.
 	restWithin = 90 * time.Second
-	// stuckFor is how long a request must have looked stuck to be called so: a
-	// daemon at work passes through the same state within one call.
-	stuckFor = 3 * time.Second
 )
 
 // crashRun is one run of a scenario on a site of its own.
@@ -38,10 +33,6 @@ type crashRun struct {
 	foreign foreign
 
 	restarted bool
-	// stuck is since when a request has had nothing but our finalizer.
-	stuck map[string]time.Time
-	// released counts the finalizers that were removed by hand.
-	released int
 }
 
 func newCrashRun(t *testing.T, sc scenario, point *killPoint) *crashRun {
@@ -51,7 +42,7 @@ func newCrashRun(t *testing.T, sc scenario, point *killPoint) *crashRun {
 	cfg := sc.site
 	cfg.Rack.BeforeCall, cfg.Rack.AfterCall = calls.rackBefore, calls.rackAfter
 
-	r := &crashRun{place: newPlace(t, cfg), calls: calls, stuck: map[string]time.Time{}}
+	r := &crashRun{place: newPlace(t, cfg), calls: calls}
 
 	calls.mu.Lock()
 	calls.site = r.Site
@@ -145,6 +136,8 @@ func (r *crashRun) tend() {
 	}
 
 	r.restarted = true
+	// What only the janitor can end is to be ended soon.
+	r.env["JANITOR_GRACE"] = "1s"
 	r.daemon = start(r.t, r.env)
 
 	close(r.calls.again)
@@ -168,65 +161,16 @@ func (r *crashRun) always() {
 
 		seen[mark.Key] = i.Id
 	}
-
-	r.releaseStuck()
 }
 
 // ours is what the project and the silo hold besides foreign objects.
 func (r *crashRun) ours() leftovers { return leftovers{r.foreign.without(r.inventory())} }
 
-// releaseStuck removes the daemon's finalizer where the SDK has lost its way:
-// it destroys the state of a request and then removes the finalizer, and when
-// it dies in between it takes the missing state for a request that it never
-// began. Nothing but exactly that is tolerated here.
-func (r *crashRun) releaseStuck() {
-	r.t.Helper()
-
-	for _, request := range r.requests() {
-		if !r.restarted || !request.TearingDown || !r.onlyFinalizer(request) {
-			delete(r.stuck, request.ID)
-
-			continue
-		}
-
-		since, known := r.stuck[request.ID]
-		if !known {
-			r.stuck[request.ID] = time.Now()
-		}
-
-		if !known || time.Since(since) < stuckFor {
-			continue
-		}
-
-		r.t.Logf("request %s was left with nothing but the finalizer: removing it", request.ID)
-
-		err := r.Omni.AdminState().RemoveFinalizer(r.t.Context(), infra.NewMachineRequest(request.ID).Metadata(), crashFinalizer)
-		if err != nil {
-			r.t.Fatal(err)
-		}
-
-		r.released++
-
-		delete(r.stuck, request.ID)
-	}
-}
-
-const crashFinalizer = crashProvider + ".ProvisionController"
-
-// onlyFinalizer says that our finalizer is all that there is of a request.
-func (r *crashRun) onlyFinalizer(request operator.Request) bool {
-	r.t.Helper()
-
-	ctx, st := r.t.Context(), r.Omni.AdminState()
-
-	held, err := st.Get(ctx, infra.NewMachineRequest(request.ID).Metadata())
-	if err != nil || !held.Metadata().Finalizers().Has(crashFinalizer) || request.Stage != "" {
-		return false
-	}
-
-	_, err = safe.StateGetByID[*provider.Instance](ctx, st, request.ID)
-
-	return state.IsNotFoundError(err) && !strings.Contains(r.ours().String(), naming.RequestKey(request.ID))
+// released counts the finalizers that the janitor has removed: the SDK destroys
+// the state of a request and then removes the finalizer, and when it dies in
+// between it takes the missing state for a request that it never began.
+func (r *crashRun) released() int {
+	return strings.Count(r.daemon.log(), "done: removing the finalizer of a request")
 }
 
 // leftOver lists what the daemon has in Omni besides what lives as long as the
