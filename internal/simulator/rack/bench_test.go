@@ -147,42 +147,48 @@ func BenchmarkBulkWrite(b *testing.B) {
 	b.Setenv(conform.DocumentVariable, "")
 
 	for _, mode := range []ContentMode{ContentNone, ContentHashed, ContentKept} {
-		s, err := New(Config{Latencies: &Latencies{}, Content: mode})
-		if err != nil {
-			b.Fatal(err)
+		benchmarkWrites(b, mode)
+	}
+}
+
+func benchmarkWrites(b *testing.B, mode ContentMode) {
+	b.Helper()
+
+	s, err := New(Config{Latencies: &Latencies{}, Content: mode})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Close()
+
+	do := func(path, body string) {
+		req := httptest.NewRequestWithContext(b.Context(), http.MethodPost, path, strings.NewReader(body))
+		req.Header.Set("Authorization", "Bearer "+DefaultToken)
+
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, req)
+
+		if w.Code > 299 {
+			b.Fatal(w.Code, w.Body)
 		}
-		defer s.Close()
+	}
 
-		do := func(path, body string) {
-			req := httptest.NewRequestWithContext(b.Context(), http.MethodPost, path, strings.NewReader(body))
-			req.Header.Set("Authorization", "Bearer "+DefaultToken)
+	do("/v1/disks?project=demo", importingDisk)
+	do("/v1/disks/d/bulk-write-start?project=demo", "")
 
-			w := httptest.NewRecorder()
-			s.ServeHTTP(w, req)
+	for name, data := range map[string][]byte{"data": noise(maxBulkWrite), "zeros": make([]byte, maxBulkWrite)} {
+		body := fmt.Sprintf(`{"offset":0,"base64_encoded_data":%q}`, base64.StdEncoding.EncodeToString(data))
 
-			if w.Code > 299 {
-				b.Fatal(w.Code, w.Body)
+		b.Run(string(mode)+"/"+name, func(b *testing.B) {
+			b.SetBytes(maxBulkWrite)
+
+			before := usedCPU(b)
+
+			for b.Loop() {
+				do("/v1/disks/d/bulk-write?project=demo", body)
 			}
-		}
 
-		do("/v1/disks?project=demo", importingDisk)
-		do("/v1/disks/d/bulk-write-start?project=demo", "")
-
-		for name, data := range map[string][]byte{"data": noise(maxBulkWrite), "zeros": make([]byte, maxBulkWrite)} {
-			body := fmt.Sprintf(`{"offset":0,"base64_encoded_data":%q}`, base64.StdEncoding.EncodeToString(data))
-
-			b.Run(string(mode)+"/"+name, func(b *testing.B) {
-				b.SetBytes(maxBulkWrite)
-
-				before := usedCPU(b)
-
-				for b.Loop() {
-					do("/v1/disks/d/bulk-write?project=demo", body)
-				}
-
-				b.ReportMetric(float64(usedCPU(b)-before)/float64(time.Millisecond)/float64(b.N), "cpu-ms/op")
-			})
-		}
+			b.ReportMetric(float64(usedCPU(b)-before)/float64(time.Millisecond)/float64(b.N), "cpu-ms/op")
+		})
 	}
 }
 

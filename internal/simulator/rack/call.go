@@ -76,6 +76,7 @@ func (s *Server) serve(op string, work operation) http.HandlerFunc {
 		readErr := c.read(w)
 		c.fault = s.pickFault(c)
 
+		//nolint:contextcheck // what was begun is finished although the client has gone
 		s.carryOut(w, c, func() (answer, error) {
 			if readErr != nil {
 				return answer{}, readErr

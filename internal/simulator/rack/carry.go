@@ -76,6 +76,7 @@ func (s *Server) prepare(c *call) {
 		s.pause(c.fault.Delay.duration())
 	case ActionStripHeader:
 		c.r.Header.Del(c.fault.Header)
+	default:
 	}
 
 	if c.fault.Event != "" {
@@ -132,6 +133,7 @@ func (c *call) spoil(w http.ResponseWriter, status int, raw []byte) (int, []byte
 	case ActionTruncate:
 		c.spoiled = true
 		breakOff(w, status, raw)
+	default:
 	}
 
 	return status, raw

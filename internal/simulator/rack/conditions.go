@@ -40,15 +40,16 @@ func (s *Server) maintenance(op string) Fault {
 func (s *Server) newestVersion() string {
 	const before = "2026013000.0.0"
 
-	for _, h := range s.faults.holding(ConditionOldAPI) {
-		if h.Version == "" {
-			return before
-		}
+	held := s.faults.holding(ConditionOldAPI)
 
-		return h.Version
+	switch {
+	case len(held) == 0:
+		return APIVersion
+	case held[0].Version == "":
+		return before
+	default:
+		return held[0].Version
 	}
-
-	return APIVersion
 }
 
 // tokenNow is a token as conditions leave it; nil when it opens nothing.
@@ -212,7 +213,7 @@ func (s *Server) choosePantry(d *disk) string {
 		return ""
 	}
 
-	return known[rand.IntN(len(known))] //nolint:gosec // no secret
+	return known[rand.IntN(len(known))]
 }
 
 // sledAnswer is the error of a call that needs a sled which does not answer.

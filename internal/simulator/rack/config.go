@@ -143,16 +143,6 @@ func (c *Config) setDefaults() {
 		c.Projects = []string{"demo"}
 	}
 
-	if c.Sleds == nil {
-		c.Sleds = DefaultSleds(4)
-	}
-
-	for i := range c.Sleds {
-		if c.Sleds[i].LocalStorage == 0 {
-			c.Sleds[i].LocalStorage = 10 << 40
-		}
-	}
-
 	if c.Pools == nil {
 		c.Pools = []Pool{{Name: "default", IPVersion: "v4", Default: true, First: "198.18.0.1", Size: 4000}}
 	}
@@ -178,6 +168,35 @@ func (c *Config) setDefaults() {
 		c.Content = ContentKept
 	}
 
+	c.setSizes()
+
+	if c.Logger == nil {
+		c.Logger = zap.NewNop()
+	}
+}
+
+// DefaultSleds are n sleds of 128 threads and 1 TiB.
+func DefaultSleds(n int) []Sled {
+	out := make([]Sled, n)
+	for i := range out {
+		out[i] = Sled{Name: "BRM" + string(rune('A'+i%26)), CPUs: 128, Memory: 1 << 40}
+	}
+
+	return out
+}
+
+// setSizes makes the rack as large as it is by default.
+func (c *Config) setSizes() {
+	if c.Sleds == nil {
+		c.Sleds = DefaultSleds(4)
+	}
+
+	for i := range c.Sleds {
+		if c.Sleds[i].LocalStorage == 0 {
+			c.Sleds[i].LocalStorage = 10 << 40
+		}
+	}
+
 	if c.RackStorage == 0 {
 		c.RackStorage = 4096 << 40
 	}
@@ -193,20 +212,6 @@ func (c *Config) setDefaults() {
 	if c.Quota.Storage == 0 {
 		c.Quota.Storage = 1024 << 40
 	}
-
-	if c.Logger == nil {
-		c.Logger = zap.NewNop()
-	}
-}
-
-// DefaultSleds are n sleds of 128 threads and 1 TiB.
-func DefaultSleds(n int) []Sled {
-	out := make([]Sled, n)
-	for i := range out {
-		out[i] = Sled{Name: "BRM" + string(rune('A'+i%26)), CPUs: 128, Memory: 1 << 40}
-	}
-
-	return out
 }
 
 // DefaultPantries are the three import servers of a rack.

@@ -160,7 +160,7 @@ func (s *Server) postFaults(w http.ResponseWriter, r *http.Request) {
 	ids := []int{}
 
 	for _, f := range rules {
-		id, err := s.AddFault(f)
+		id, err := s.AddFault(f) //nolint:contextcheck // a rule outlives the call that adds it
 		if err != nil {
 			controlError(w, http.StatusBadRequest, err.Error())
 

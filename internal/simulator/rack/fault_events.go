@@ -54,9 +54,9 @@ func (s *Server) perform(f Fault) error {
 		return s.spoilDisk(f)
 	case EventPantryForgetting:
 		return s.forgetVolumes(f)
+	default:
+		return fmt.Errorf("unknown event %q", f.Event)
 	}
-
-	return fmt.Errorf("unknown event %q", f.Event)
 }
 
 // anywhere finds an object by ID or, in whatever project, by name. Held: s.mu.

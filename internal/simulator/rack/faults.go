@@ -35,8 +35,8 @@ type Condition string
 const (
 	ConditionMaintenance  Condition = "maintenance"        // 503 on sagas for Sagas, then resets for Away, then over
 	ConditionOldAPI       Condition = "api_too_old"        // the newest API version is Version
-	ConditionTokenRevoked Condition = "token_revoked"      //nolint:gosec // not a secret
-	ConditionTokenExpired Condition = "token_expired"      //nolint:gosec // not a secret
+	ConditionTokenRevoked Condition = "token_revoked"      // Token is refused
+	ConditionTokenExpired Condition = "token_expired"      // Token is refused
 	ConditionRole         Condition = "role"               // Token's role in Project, or the silo, is Role
 	ConditionStuck        Condition = "stuck"              // objects of Kind in State stay so
 	ConditionPantryAway   Condition = "pantry_unreachable" // it is in DNS, so whoever needs it tries for ever

@@ -37,7 +37,7 @@ func TestFaultErrorHasRetryAfter(t *testing.T) {
 	_, err := r.client.DiskList(t.Context(), oxide.DiskListParams{Project: demo})
 
 	var h *oxide.HTTPError
-	if !errors.As(err, &h) || h.HTTPResponse.StatusCode != 429 || h.HTTPResponse.Header.Get("Retry-After") != "20" {
+	if !errors.As(err, &h) || h.HTTPResponse.StatusCode != http.StatusTooManyRequests || h.HTTPResponse.Header.Get("Retry-After") != "20" {
 		t.Errorf("got %v", err)
 	}
 }
@@ -50,7 +50,7 @@ func TestFaultProxyPage(t *testing.T) {
 	_, err := r.createDisk("d", gib, blank(0))
 
 	var h *oxide.HTTPError
-	if !errors.As(err, &h) || h.HTTPResponse.StatusCode != 502 || h.ErrorResponse != nil ||
+	if !errors.As(err, &h) || h.HTTPResponse.StatusCode != http.StatusBadGateway || h.ErrorResponse != nil ||
 		h.HTTPResponse.Header.Get("Content-Type") != "text/html" || h.HTTPResponse.Header.Get("X-Request-Id") != "" {
 		t.Errorf("got %v", err)
 	}

@@ -158,8 +158,11 @@ func (f *Fault) check() error {
 	return nil
 }
 
+// onlyOperation is the one that an action is made for.
+var onlyOperation = map[Action]string{ActionLostStop: "instance_stop", ActionFaultDelete: "disk_delete"}
+
 func (f *Fault) checkCalls() error {
-	only := map[Action]string{ActionLostStop: "instance_stop", ActionFaultDelete: "disk_delete"}[f.Action]
+	only := onlyOperation[f.Action]
 
 	switch {
 	case f.Operation != "" && !isOperation(f.Operation):
@@ -168,13 +171,20 @@ func (f *Fault) checkCalls() error {
 		return fmt.Errorf("operation is %q: %s is for %s", f.Operation, f.Action, only)
 	case f.Method != "" && f.Method != strings.ToUpper(f.Method):
 		return fmt.Errorf("method is %q: it is written in capitals", f.Method)
+	}
+
+	return f.checkCounts()
+}
+
+func (f *Fault) checkCounts() error {
+	switch {
 	case f.Skip < 0:
 		return fmt.Errorf("skip is %d: it must not be below 0", f.Skip)
 	case f.Count < 0:
 		return fmt.Errorf("count is %d: it must not be below 0", f.Count)
 	case f.Probability < 0 || f.Probability > 1:
 		return fmt.Errorf("probability is %v: it must be within 0 and 1", f.Probability)
-	case f.Event != "" && !f.picksCalls() && (f.Skip != 0 || f.Count != 0 || f.Probability != 0):
+	case f.happensOnce() && (f.Skip != 0 || f.Count != 0 || f.Probability != 0):
 		return errors.New("skip, count and probability are for calls: an event that waits for one needs operation, method, path or token")
 	}
 

@@ -55,7 +55,7 @@ func (fs *faultSet) change(f func()) {
 		}
 	}
 
-	fs.held.Store(int32(conditions)) //nolint:gosec // a handful
+	fs.held.Store(int32(conditions))
 }
 
 func (fs *faultSet) awaitChange() <-chan struct{} {
@@ -173,18 +173,7 @@ func (s *Server) AddFault(f Fault) (int, error) {
 		return 0, fmt.Errorf("fault: %w", err)
 	}
 
-	f.Matched, f.Fired = 0, 0
-
-	if f.Event != "" && f.picksCalls() && f.Count == 0 {
-		f.Count = 1
-	}
-
-	switch f.Action {
-	case ActionLostStop:
-		f.Operation = "instance_stop"
-	case ActionFaultDelete:
-		f.Operation = "disk_delete"
-	}
+	f.complete()
 
 	wait := s.scaled(f.From)
 	if f.Since == "start" {
@@ -193,7 +182,7 @@ func (s *Server) AddFault(f Fault) (int, error) {
 
 	f.Active = wait <= 0
 
-	if f.Active && f.Event != "" && !f.picksCalls() {
+	if f.Active && f.happensOnce() {
 		if err := s.perform(f); err != nil {
 			return 0, fmt.Errorf("fault: %s: %w", f.Event, err)
 		}
@@ -202,7 +191,28 @@ func (s *Server) AddFault(f Fault) (int, error) {
 		wait = 0
 	}
 
-	x := &rule{Fault: f, rng: rand.New(rand.NewPCG(f.Seed, 0))} //nolint:gosec // draws that can be repeated
+	return s.arm(f, wait), nil
+}
+
+// complete fills in what goes without saying.
+func (f *Fault) complete() {
+	f.Matched, f.Fired = 0, 0
+
+	if f.Event != "" && f.picksCalls() && f.Count == 0 {
+		f.Count = 1
+	}
+
+	if only := onlyOperation[f.Action]; only != "" {
+		f.Operation = only
+	}
+}
+
+// happensOnce says whether the rule is an event that waits for no call.
+func (f *Fault) happensOnce() bool { return f.Event != "" && !f.picksCalls() }
+
+// arm adds a rule, and has its times come.
+func (s *Server) arm(f Fault, wait time.Duration) int {
+	x := &rule{Fault: f, rng: rand.New(rand.NewPCG(f.Seed, 0))}
 
 	ctx, cancel := context.WithCancel(s.ctx)
 	x.cancel = cancel
@@ -217,7 +227,7 @@ func (s *Server) AddFault(f Fault) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
-	if wait > 0 || x.Active && x.hasPhases() {
+	if wait > 0 || f.Active && f.hasPhases() {
 		s.spawn(func() { s.live(ctx, x, max(wait, 0)) })
 	}
 
@@ -230,7 +240,7 @@ func (s *Server) AddFault(f Fault) (int, error) {
 		})
 	}
 
-	return x.ID, nil
+	return x.ID
 }
 
 func (s *Server) scaled(d Duration) time.Duration {
@@ -238,8 +248,8 @@ func (s *Server) scaled(d Duration) time.Duration {
 }
 
 // first is the phase that a condition begins in.
-func (x *rule) first() int {
-	if x.Condition == ConditionMaintenance && x.Sagas == 0 && x.Away > 0 {
+func (f *Fault) first() int {
+	if f.Condition == ConditionMaintenance && f.Sagas == 0 && f.Away > 0 {
 		return 2
 	}
 
@@ -247,8 +257,8 @@ func (x *rule) first() int {
 }
 
 // hasPhases says whether time changes the rule once it works.
-func (x *rule) hasPhases() bool {
-	return x.Condition == ConditionMaintenance && x.Sagas+x.Away > 0 || x.Condition == ConditionSledAway && x.Delay > 0
+func (f *Fault) hasPhases() bool {
+	return f.Condition == ConditionMaintenance && f.Sagas+f.Away > 0 || f.Condition == ConditionSledAway && f.Delay > 0
 }
 
 // live takes a rule through its times.
@@ -258,7 +268,7 @@ func (s *Server) live(ctx context.Context, x *rule, wait time.Duration) {
 			return
 		}
 
-		if x.Event != "" && !x.picksCalls() {
+		if x.happensOnce() {
 			s.faults.change(func() { x.Fired++ })
 			s.happen(x.Fault)
 
@@ -284,8 +294,9 @@ func (s *Server) live(ctx context.Context, x *rule, wait time.Duration) {
 	case ConditionSledAway:
 		if x.Delay > 0 && s.sleep(ctx, s.scaled(x.Delay)) {
 			s.faults.change(func() { x.phase = 2 })
-			s.failSled(x.Sled)
+			s.failSled(x.Sled) //nolint:contextcheck // what happens to its instances outlives the rule
 		}
+	default:
 	}
 }
 
