@@ -102,6 +102,8 @@ type memory struct {
 	// gaveUp is when this process last gave up a create without an answer. It is
 	// stored too, unless the link to Omni ended with the call.
 	gaveUp map[string]time.Time
+	// lines are where requests wait for a turn, by the key of their places.
+	lines map[string]line
 }
 
 // stop remembers when an instance was last told to stop. Losing it with the
@@ -119,7 +121,7 @@ func New(cfg Config) *Machines {
 		deletes: NewPlaces(1, 300*time.Millisecond),
 		now:     time.Now,
 		since:   time.Now(),
-		memory:  &memory{stops: map[string]stop{}, tries: map[string]try{}, gaveUp: map[string]time.Time{}},
+		memory:  &memory{stops: map[string]stop{}, tries: map[string]try{}, gaveUp: map[string]time.Time{}, lines: map[string]line{}},
 	}
 }
 

@@ -95,6 +95,14 @@ func (p *Places) Done(key string, busy time.Duration) {
 	p.typical = (3*p.typical + busy) / 4
 }
 
+// GiveBack gives key's place back, if it has one, without a call made in it.
+func (p *Places) GiveBack(key string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+
+	delete(p.granted, key)
+}
+
 // Leave takes key out, held or queued.
 func (p *Places) Leave(key string) {
 	p.mu.Lock()

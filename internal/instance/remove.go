@@ -58,6 +58,13 @@ func targetOf(spec *specs.InstanceSpec) target {
 // removeAll takes the next step with the instances and then with the disks, and
 // returns nil when there is none left.
 func (m *Machines) removeAll(ctx context.Context, t target) error {
+	// Who waits for a turn need not look at the rack each time it asks for it.
+	if w := m.stillInLine(t.key); w != nil {
+		return w
+	}
+
+	defer m.giveBack(t.key)
+
 	left, err := m.removeInstances(ctx, t)
 	if err != nil {
 		return err
@@ -97,7 +104,7 @@ func (m *Machines) removeInstances(ctx context.Context, t target) (left, err err
 				return nil, mend(nil, "instance %s does not bear our mark: it is left alone", id)
 			}
 
-			return m.removeInstance(ctx, i), nil
+			return m.removeInstance(ctx, t.key, i), nil
 		case rack.ClassGone:
 		default:
 			return nil, err
@@ -111,7 +118,7 @@ func (m *Machines) removeInstances(ctx context.Context, t target) (left, err err
 
 	for i := range all {
 		if m.marked(all[i].Description, t.key, naming.KindInstance) {
-			if w := m.removeInstance(ctx, &all[i]); w != nil {
+			if w := m.removeInstance(ctx, t.key, &all[i]); w != nil {
 				left = w
 			}
 		}
@@ -122,15 +129,15 @@ func (m *Machines) removeInstances(ctx context.Context, t target) (left, err err
 
 // removeInstance does the next thing to one instance of ours. It returns nil
 // when the instance was deleted in this call: that answer is proof enough.
-func (m *Machines) removeInstance(ctx context.Context, i *oxide.Instance) error {
+func (m *Machines) removeInstance(ctx context.Context, key string, i *oxide.Instance) error {
 	switch i.RunState {
 	case oxide.InstanceStateStopped, oxide.InstanceStateFailed:
 		// Never on any other state: the rack refuses, but cuts the running
 		// machine's network all the same.
-		return m.deleteInstance(ctx, i)
+		return m.deleteInstance(ctx, key, i)
 	case oxide.InstanceStateRunning, oxide.InstanceStateStarting, oxide.InstanceStateRebooting,
 		oxide.InstanceStateMigrating, oxide.InstanceStateRepairing:
-		return m.stop(ctx, i)
+		return m.stop(ctx, key, i)
 	case oxide.InstanceStateStopping:
 		return waitFor(m.stopPoll(i.Id), "the instance is stopping")
 	case oxide.InstanceStateCreating, oxide.InstanceStateDestroyed:
@@ -140,7 +147,7 @@ func (m *Machines) removeInstance(ctx context.Context, i *oxide.Instance) error 
 	return waitFor(30*time.Second, "the instance is in state %q, which this version does not know", i.RunState)
 }
 
-func (m *Machines) deleteInstance(ctx context.Context, i *oxide.Instance) error {
+func (m *Machines) deleteInstance(ctx context.Context, key string, i *oxide.Instance) error {
 	if left, why := m.due(i.Id); left > 0 {
 		return waitFor(left, "deleting the instance: %s", why)
 	}
@@ -149,7 +156,7 @@ func (m *Machines) deleteInstance(ctx context.Context, i *oxide.Instance) error 
 		return err
 	}
 
-	waits, err := m.inTurn(ctx, m.starts, i.Id, "delete the instance", func(ctx context.Context) error {
+	waits, err := m.inTurn(ctx, m.starts, key, "delete the instance", func(ctx context.Context) error {
 		return m.cfg.Rack.DeleteInstance(ctx, i.Id)
 	})
 	if waits != nil {
@@ -172,7 +179,7 @@ func (m *Machines) deleteInstance(ctx context.Context, i *oxide.Instance) error 
 
 // stop asks for a stop unless one was asked for lately. No error of it is
 // final: the state is read again each time.
-func (m *Machines) stop(ctx context.Context, i *oxide.Instance) error {
+func (m *Machines) stop(ctx context.Context, key string, i *oxide.Instance) error {
 	m.mu.Lock()
 	s, asked := m.stops[i.Id]
 	m.mu.Unlock()
@@ -187,7 +194,7 @@ func (m *Machines) stop(ctx context.Context, i *oxide.Instance) error {
 		return err
 	}
 
-	waits, err := m.inTurn(ctx, m.starts, i.Id, "stop the instance", func(ctx context.Context) error {
+	waits, err := m.inTurn(ctx, m.starts, key, "stop the instance", func(ctx context.Context) error {
 		return m.cfg.Rack.StopInstance(ctx, i.Id)
 	})
 	if waits != nil {

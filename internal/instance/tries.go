@@ -49,9 +49,8 @@ func (m *Machines) tried(id string, err error) {
 // inTurn makes a call that blocks for as long as the rack takes, if there is a
 // place for it; otherwise it answers a wait and makes no call.
 func (m *Machines) inTurn(ctx context.Context, places *Places, key, what string, call func(context.Context) error) (waits, err error) {
-	ok, again, position := places.Ask(key)
-	if !ok {
-		return waitFor(again, "waiting for a turn to %s, number %d in line", what, position), nil
+	if w := m.ask(places, key, what); w != nil {
+		return w, nil
 	}
 
 	began := m.now()
@@ -61,10 +60,69 @@ func (m *Machines) inTurn(ctx context.Context, places *Places, key, what string,
 	return nil, call(ctx)
 }
 
+// line is where somebody waits for a turn.
+type line struct {
+	places *Places
+	what   string
+	// turn says that it has come.
+	turn bool
+}
+
+// ask answers a wait until the turn has come, and remembers which.
+func (m *Machines) ask(places *Places, key, what string) error {
+	ok, again, position := places.Ask(key)
+
+	m.mu.Lock()
+	before := m.lines[key]
+	m.lines[key] = line{places: places, what: what, turn: ok}
+	m.mu.Unlock()
+
+	// What was waited for may have come about by itself.
+	if before.places != nil && before.places != places {
+		before.places.Leave(key)
+	}
+
+	if ok {
+		return nil
+	}
+
+	return waitFor(again, "waiting for a turn to %s, number %d in line", what, position)
+}
+
+// stillInLine asks again for the turn that key waits for, if it does.
+func (m *Machines) stillInLine(key string) error {
+	m.mu.Lock()
+	l, waits := m.lines[key]
+	m.mu.Unlock()
+
+	if !waits || l.turn {
+		return nil
+	}
+
+	return m.ask(l.places, key, l.what)
+}
+
+// giveBack gives a turn back that was not used: the rack was looked at after it
+// had come, and there was nothing to do.
+func (m *Machines) giveBack(key string) {
+	m.mu.Lock()
+	l, waits := m.lines[key]
+
+	if waits && l.turn {
+		delete(m.lines, key)
+	}
+	m.mu.Unlock()
+
+	if waits && l.turn {
+		l.places.GiveBack(key)
+	}
+}
+
 // leave gives up every place and memory of a request and its instance.
 func (m *Machines) leave(requestID, instanceID string) {
 	m.creates.Leave(requestID)
 	m.starts.Leave(requestID)
+	m.starts.Leave(naming.RequestKey(requestID))
 	m.deletes.Leave(naming.RequestKey(requestID))
 
 	m.mu.Lock()
@@ -73,4 +131,6 @@ func (m *Machines) leave(requestID, instanceID string) {
 	delete(m.stops, instanceID)
 	delete(m.tries, instanceID)
 	delete(m.gaveUp, requestID)
+	delete(m.lines, naming.RequestKey(requestID))
+	delete(m.lines, requestID)
 }

@@ -23,8 +23,14 @@ const (
 	factoryName = "factory"
 )
 
-// factory registers schematics and has no images.
-func factory(w http.ResponseWriter, r *http.Request) {
+// serveFactoryRequest registers schematics, and has no images but those of a test.
+func (b *bench) serveFactoryRequest(w http.ResponseWriter, r *http.Request) {
+	if download := b.download.Load(); download != nil && strings.HasPrefix(r.URL.Path, "/image/") {
+		(*download)(w, r)
+
+		return
+	}
+
 	if r.Method != http.MethodPost || r.URL.Path != "/schematics" {
 		http.NotFound(w, r)
 
@@ -149,6 +155,6 @@ func (b *bench) notReady() []string {
 func (b *bench) serveFactory() {
 	b.t.Helper()
 
-	b.factory = b.net.serve(b.t, factoryName, http.HandlerFunc(factory))
+	b.factory = b.net.serve(b.t, factoryName, http.HandlerFunc(b.serveFactoryRequest))
 	b.t.Cleanup(b.factory.CloseIdleConnections)
 }

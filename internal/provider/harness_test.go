@@ -59,6 +59,8 @@ type bench struct {
 	transport *http.Transport
 	// factory finds the factory at which Omni registers schematics.
 	factory *http.Transport
+	// download answers for images at the factory; nil for none.
+	download atomic.Pointer[http.HandlerFunc]
 
 	project    *oxide.Project
 	talosImage *oxide.Image
