@@ -8,8 +8,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cosi-project/runtime/pkg/safe"
 	"github.com/oxidecomputer/oxide.go/oxide"
 	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/siderolabs/omni/client/pkg/omni/resources/infra"
 	"go.yaml.in/yaml/v4"
 	"pgregory.net/rapid"
 
@@ -306,5 +308,33 @@ image_scope: project
 		}
 
 		b.wantLeft(0, 0)
+	})
+}
+
+// Invariant: Omni takes the example once the provider has introduced itself, and
+// tells a mistake by its field before anything is asked of the daemon.
+func TestOmniTakesTheExampleAndRefusesMistakes(t *testing.T) {
+	t.Parallel()
+
+	bubble(t, func(t *testing.T, b *bench) {
+		b.start()
+		b.until("the provider to introduce itself", func() bool {
+			status, err := safe.StateGetByID[*infra.ProviderStatus](t.Context(), b.admin, testID)
+
+			return err == nil && status.TypedSpec().Value.GetSchema() != ""
+		})
+
+		example := machineclass.Example("large", testID)
+		b.ok(b.omni.ApplyYAML(t.Context(), []byte(example)))
+
+		for field, wrong := range map[string]string{
+			"cpus":    strings.Replace(example, "cpus: 1\n", "cpus: 255\n", 1),
+			"project": strings.Replace(example, "project: talos\n", "project: Talos\n", 1),
+			"ram":     strings.Replace(example, "memory: 4\n", "ram: 4\n", 1),
+		} {
+			if err := b.omni.ApplyYAML(t.Context(), []byte(wrong)); err == nil || !strings.Contains(err.Error(), field) {
+				t.Errorf("%s: %v", field, err)
+			}
+		}
 	})
 }

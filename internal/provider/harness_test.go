@@ -29,6 +29,7 @@ import (
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/health"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/image"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/instance"
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/machineclass"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/rack"
 	simomni "github.com/oxidecomputer/omni-infra-provider-oxide/internal/simulator/omni"
 	simrack "github.com/oxidecomputer/omni-infra-provider-oxide/internal/simulator/rack"
@@ -267,7 +268,7 @@ func (r *running) stop() error {
 func (b *bench) start() *running {
 	b.t.Helper()
 
-	p, err := sdk.NewProvider(testID, b.work, sdk.ProviderConfig{Name: "Oxide", Description: "test"})
+	p, err := sdk.NewProvider(testID, b.work, sdk.ProviderConfig{Name: "Oxide", Description: "test", Schema: machineclass.Schema()})
 	b.ok(err)
 
 	ctx, cancel := context.WithCancel(context.WithoutCancel(b.t.Context()))
