@@ -98,7 +98,7 @@ func NewFactory(config FactoryConfig) *Factory {
 // Close drops idle connections.
 func (f *Factory) Close() { f.client.CloseIdleConnections() }
 
-// Open starts to download an image and decodes its first MiB. It blocks while
+// Open starts to download an image and decodes the beginning of the disk. It blocks while
 // the factory builds. It asks for .raw.zst first and for .raw.xz when that is
 // not served. Errors are of type *FactoryError, unless image is malformed. The
 // caller closes the stream; ending ctx ends it too.

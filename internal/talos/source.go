@@ -26,8 +26,7 @@ type source struct {
 	idle   time.Duration
 	timer  *time.Timer
 	sum    hash.Hash
-	tail   [2]byte // the last bytes read
-	total  int64   // -1 when not known
+	total  int64 // -1 when not known
 	done   atomic.Int64
 	err    error
 }
@@ -41,16 +40,6 @@ func newSource(ctx context.Context, cancel context.CancelCauseFunc, body io.Read
 	return &source{ctx: ctx, cancel: cancel, body: body, idle: idle, timer: timer, sum: sha256.New(), total: total}
 }
 
-func (s *source) remember(p []byte) {
-	switch len(p) {
-	case 0:
-	case 1:
-		s.tail[0], s.tail[1] = s.tail[1], p[0]
-	default:
-		copy(s.tail[:], p[len(p)-len(s.tail):])
-	}
-}
-
 // Read implements io.Reader. Its first error stays.
 func (s *source) Read(p []byte) (int, error) {
 	if s.err != nil {
@@ -62,7 +51,6 @@ func (s *source) Read(p []byte) (int, error) {
 	s.timer.Stop()
 
 	s.sum.Write(p[:n])
-	s.remember(p[:n])
 
 	done := s.done.Add(int64(n))
 

@@ -9,16 +9,16 @@ import (
 	"io"
 
 	"github.com/klauspost/compress/zstd"
-	"github.com/ulikunitz/xz"
 )
 
 const (
-	// inputBuffer stands between body and decoder: the xz decoder reads single bytes.
+	// inputBuffer stands between body and decoder.
 	inputBuffer = 256 << 10
 	// headSize is how much of the disk is decoded at once to find its size: both
 	// kinds of partition table end within 24 KiB.
 	headSize = 128 << 10
-	// maxWindow bounds the memory of the zstd decoder; Talos' images use 8 MiB.
+	// maxWindow bounds the memory of a decoder; Talos' images use 8 MiB with zstd
+	// and 256 KiB with xz.
 	maxWindow = 64 << 20
 )
 
@@ -36,9 +36,6 @@ type Stream struct {
 	err  error  // what ended the stream
 	size uint64
 	read uint64
-	// footer is how the compressed stream must end, if the decoder does not see
-	// to it.
-	footer string
 }
 
 // newStream finds out what src is, and how long the disk is that it holds.
@@ -75,10 +72,6 @@ func newStream(about FactoryError, src *source) (*Stream, error) {
 	return s, nil
 }
 
-// xzFooter is the magic that ends an xz stream. The decoder takes a stream that
-// was cut between its last block and its index for a whole one.
-const xzFooter = "YZ"
-
 // decode sets the decoder by what the stream starts with. It returns the length
 // of the disk if the stream declares it, else 0.
 func (s *Stream) decode(start []byte) (uint64, error) {
@@ -92,6 +85,10 @@ func (s *Stream) decode(start []byte) (uint64, error) {
 			return 0, fmt.Errorf("reading the zstd frame header: %w", err)
 		}
 
+		if header.WindowSize > maxWindow {
+			return 0, fmt.Errorf("unpacking needs a window of %d MiB, more than the %d MiB that it may", header.WindowSize>>20, maxWindow>>20)
+		}
+
 		// One goroutine at most: none of its own, and the smallest buffers.
 		d, err := zstd.NewReader(s.in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxWindow))
 		if err != nil {
@@ -102,12 +99,12 @@ func (s *Stream) decode(start []byte) (uint64, error) {
 
 		return header.FrameContentSize, nil
 	case contentXZ:
-		d, err := xz.NewReader(s.in)
+		d, err := newXZReader(s.in)
 		if err != nil {
 			return 0, fmt.Errorf("reading xz: %w", err)
 		}
 
-		s.decoder, s.footer = d, xzFooter
+		s.decoder, s.release = d, d.Close
 	case contentGzip:
 		d, err := gzip.NewReader(s.in)
 		if err != nil {
@@ -187,8 +184,6 @@ func (s *Stream) finish() error {
 	switch {
 	case s.src.failure() != nil:
 		return s.explain(err)
-	case s.footer != "" && string(s.src.tail[:]) != s.footer:
-		return s.about.with(KindContent, 0, errors.New("the compressed stream has lost its end"))
 	case rest > 0:
 		return s.about.with(KindContent, 0, errors.New("bytes follow the end of the image"))
 	case s.read != s.size:

@@ -3,7 +3,7 @@
 // factory.
 //
 // A download is one stream: the factory's answer, its decoder, and the raw disk
-// that comes out. Nothing is stored on the way. The first MiB is decoded when
+// that comes out. Nothing is stored on the way. The beginning of the disk is decoded when
 // the stream is opened, so that the disk's size is known before its first byte
 // is used, and the stream only ends with io.EOF when the decoder's own checksum,
 // the length of the answer and the length of the disk were all right.
