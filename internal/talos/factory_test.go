@@ -200,6 +200,8 @@ func TestAnImageOfSeveralFramesIsWhole(t *testing.T) {
 // Invariant: a stream that is cut or changed anywhere never ends well, whether
 // or not the server told its length.
 func TestDamageNeverEndsWell(t *testing.T) {
+	t.Parallel()
+
 	raw := rawImage(t, 512, 1<<20)
 	f := newFactory(t, talos.FactoryConfig{})
 

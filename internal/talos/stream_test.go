@@ -15,6 +15,8 @@ import (
 // Invariant: however the answer dribbles in and in whatever pieces it is read,
 // the bytes that come out are the disk's, in order and complete.
 func TestBytesDoNotDependOnHowTheyArrive(t *testing.T) {
+	t.Parallel()
+
 	raw := rawImage(t, 512, 1<<20+512*7)
 	answers := map[string][]byte{}
 
@@ -85,6 +87,8 @@ func TestBytesDoNotDependOnHowTheyArrive(t *testing.T) {
 // A stream that was cut between its last block and its index looks whole to the
 // xz decoder.
 func TestAnXZStreamThatLostItsEndIsRefused(t *testing.T) {
+	t.Parallel()
+
 	data := encode(t, "xz", rawImage(t, 512, 1<<20))
 	f := newFactory(t, talos.FactoryConfig{})
 
@@ -96,7 +100,7 @@ func TestAnXZStreamThatLostItsEndIsRefused(t *testing.T) {
 		}
 	})
 
-	for missing := range 65 {
+	for missing := 0; missing < 65; missing += 3 { // the parts are multiples of four
 		cut = data[:len(data)-missing]
 
 		_, _, sum, err := download(t, f, at(base))

@@ -145,7 +145,32 @@ func encodeBlock(data []byte) (block *xzBlock, stream []byte, err error) {
 	unpadded, m := binary.Uvarint(index[1+n:])
 	size, _ := binary.Uvarint(index[1+n+m:])
 
-	return &xzBlock{data: stream[xzHeader:start], unpadded: unpadded, size: size}, stream, nil
+	data, grown := withSizes(stream[xzHeader:start], unpadded, size, stream[7])
+
+	return &xzBlock{data: data, unpadded: unpadded + grown, size: size}, stream, nil
+}
+
+// withSizes writes the block's sizes into its header, as the xz program does
+// when it works with several threads and the encoder at hand does not. It also
+// tells by how much the block has grown.
+func withSizes(block []byte, unpadded, size uint64, check byte) ([]byte, uint64) {
+	old := (int(block[0]) + 1) * 4
+	sums := uint64([16]int{0, 4, 4, 4, 8, 8, 8, 16, 16, 16, 32, 32, 32, 64, 64, 64}[check&15])
+	compressed := unpadded - uint64(old) - sums
+
+	header := []byte{0, block[1] | 0xc0}
+	header = binary.AppendUvarint(header, compressed)
+	header = binary.AppendUvarint(header, size)
+	header = append(header, block[2:2+3]...) // the one filter, LZMA2: its ID, the length of its properties, and these
+
+	for len(header)%4 != 0 {
+		header = append(header, 0)
+	}
+
+	header[0] = byte(len(header) / 4) // the checksum counts
+	header = binary.LittleEndian.AppendUint32(header, crc32.ChecksumIEEE(header))
+
+	return append(header, block[old:]...), uint64(len(header) - old)
 }
 
 // writeIndex ends a stream of the given blocks. Its flags are those of model.
