@@ -35,7 +35,7 @@ func TestTheDemoEndsWithNothingLeft(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out.String())
 	}
 
-	for _, want := range []string{"uploading Talos", "joined Omni", "machines joined   2", "images uploaded   1", "objects left over 0"} {
+	for _, want := range []string{"rack: service plan made and stored", "rack: hand-over: the control plane has taken the rack", "uploading Talos", "joined Omni", "machines joined   2", "images uploaded   1", "objects left over 0"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the output has no %q:\n%s", want, out.String())
 		}

@@ -14,6 +14,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/simulator/rack"
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/simulator/rack/setup"
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/simulator/rack/setup/plan"
 )
 
 // rackOptions are the flags of the simulated rack.
@@ -95,11 +97,12 @@ func serveRack(ctx context.Context, cmd *cobra.Command, options rackOptions) err
 	}
 
 	// Mistakes are told before the rack comes up, not after.
-	if err := options.check(); err != nil {
+	description, err := options.check() //nolint:contextcheck // what it makes is ended at once
+	if err != nil {
 		return err
 	}
 
-	end, err := options.setup.comeUp(ctx, cmd.OutOrStdout(), &options.config)
+	end, err := options.setup.comeUp(ctx, cmd.OutOrStdout(), description, &options.config)
 	if err != nil {
 		return err
 	}
@@ -176,20 +179,29 @@ func (o *rackOptions) complete() error {
 	return nil
 }
 
-// check makes a rack of the configuration, and ends it.
-func (o *rackOptions) check() error {
+// check reads the rack's description, makes an API of the configuration, and
+// ends it.
+func (o *rackOptions) check() (plan.Description, error) {
 	if _, _, err := net.SplitHostPort(o.listen); err != nil {
-		return fmt.Errorf("--listen: %w", err)
+		return plan.Description{}, fmt.Errorf("--listen: %w", err)
 	}
 
-	trial, err := rack.New(o.config)
+	description, err := o.setup.description()
 	if err != nil {
-		return err
+		return plan.Description{}, err
+	}
+
+	config := o.config
+	config.Pantries = setup.Pantries(description.Services.Pantry) // faults name them
+
+	trial, err := rack.New(config)
+	if err != nil {
+		return plan.Description{}, err
 	}
 
 	trial.Close()
 
-	return nil
+	return description, nil
 }
 
 func (o *rackOptions) readToken() error {

@@ -68,12 +68,7 @@ func (s *rackSetup) description() (plan.Description, error) {
 // comeUp brings a rack up and returns when it has been handed over, or without
 // error when ctx ends. The API is told what the rack is by its configuration.
 // What goes on inside, goes on until end is called.
-func (s *rackSetup) comeUp(ctx context.Context, out io.Writer, config *rack.Config) (end func(), err error) {
-	description, err := s.description()
-	if err != nil {
-		return nil, err
-	}
-
+func (s *rackSetup) comeUp(ctx context.Context, out io.Writer, description plan.Description, config *rack.Config) (end func(), err error) {
 	var ends []func() error
 
 	finish := func() {
@@ -123,7 +118,7 @@ func (s *rackSetup) comeUp(ctx context.Context, out io.Writer, config *rack.Conf
 
 	handOver, err := r.Run(ctx)
 	if ctx.Err() != nil {
-		return finish, nil //nolint:nilerr // it was told to end
+		return finish, nil // it was told to end
 	}
 
 	if err != nil {

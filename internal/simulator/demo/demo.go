@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -97,6 +98,19 @@ func (s *show) say(format string, args ...any) {
 	_, _ = fmt.Fprintf(s.cfg.Out, "%6.1fs  %s\n", time.Since(s.began).Seconds(), fmt.Sprintf(format, args...))
 }
 
+// told are the beginnings of those of the rack's steps that tell what it does;
+// all of them are in its log.
+var told = []string{"waiting for storage pools", "every sled reports", "sled plan", "service plan", "hand-over: "}
+
+// step shows a step of the rack's coming up.
+func (s *show) step(line string) {
+	names := strings.Contains(line, "names are entered in DNS")
+
+	if names || slices.ContainsFunc(told, func(begins string) bool { return strings.HasPrefix(line, begins) }) {
+		s.say("  rack: %s", line)
+	}
+}
+
 // start brings up the simulators and the daemon.
 func (s *show) start(ctx context.Context) error {
 	factoryArgs := []string{"factory", "--listen", "127.0.0.1:0", "--build-delay", "2s", "--data-dir", filepath.Join(s.cfg.Dir, "factory")}
@@ -145,7 +159,7 @@ func (s *show) start(ctx context.Context) error {
 }
 
 func (s *show) simulator(ctx context.Context, name string, args []string) (map[string]string, error) {
-	p, err := startProcess(ctx, s.cfg.Dir, name, s.cfg.Simulator, args, conform.Environment())
+	p, err := startProcess(ctx, s.cfg.Dir, name, s.cfg.Simulator, args, conform.Environment(), s.step)
 	if err != nil {
 		return nil, err
 	}
@@ -168,7 +182,7 @@ func (s *show) startDaemon(ctx context.Context, endpoint, keyFile, rackURL strin
 	s.daemon, err = startProcess(ctx, s.cfg.Dir, "daemon", s.cfg.Daemon, []string{"--log-format", "console"}, []string{
 		"OMNI_ENDPOINT=" + endpoint, "OMNI_SERVICE_ACCOUNT_KEY_FILE=" + keyFile,
 		"OXIDE_HOST=" + rackURL, "OXIDE_TOKEN=" + rackToken, "PROVIDER_ID=" + providerID,
-	})
+	}, nil)
 	if err != nil {
 		return err
 	}

@@ -24,6 +24,7 @@ const (
 // process is a child of the demo. What it writes goes to a log file.
 type process struct {
 	name   string
+	said   func(step string) // told the steps that the child says it takes
 	cmd    *exec.Cmd
 	log    string
 	copied sync.WaitGroup
@@ -38,7 +39,7 @@ type process struct {
 
 // startProcess starts a program with the given environment only, plus PATH and
 // HOME. The context does not end it: stop does, in good order.
-func startProcess(ctx context.Context, dir, name, program string, args, env []string) (*process, error) {
+func startProcess(ctx context.Context, dir, name, program string, args, env []string, said func(string)) (*process, error) {
 	path := filepath.Join(dir, name+".log")
 
 	log, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -46,7 +47,7 @@ func startProcess(ctx context.Context, dir, name, program string, args, env []st
 		return nil, fmt.Errorf("starting %s: %w", name, err)
 	}
 
-	p := &process{name: name, log: path, ready: make(chan map[string]string, 1), done: make(chan struct{})}
+	p := &process{name: name, said: said, log: path, ready: make(chan map[string]string, 1), done: make(chan struct{})}
 	p.cmd = exec.CommandContext(context.WithoutCancel(ctx), program, args...)
 	p.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir}, env...)
 	p.cmd.Stderr = log
@@ -71,12 +72,16 @@ func startProcess(ctx context.Context, dir, name, program string, args, env []st
 	return p, nil
 }
 
-// copy logs what the child prints, and picks out its ready line.
+// copy logs what the child prints, and picks out its steps and its ready line.
 func (p *process) copy(out io.Reader, log io.Writer) {
 	lines := bufio.NewScanner(out)
 
 	for lines.Scan() {
 		_, _ = fmt.Fprintln(log, lines.Text())
+
+		if step, ok := strings.CutPrefix(lines.Text(), "setup: "); ok && p.said != nil {
+			p.said(step)
+		}
 
 		rest, ok := strings.CutPrefix(lines.Text(), "ready ")
 		if !ok {

@@ -1,7 +1,8 @@
 // Package rack is a simulated Oxide rack: the HTTP API of one silo in version
 // 2026060800, with the state, the limits and the refusals of the real one. It
 // runs in a test's process or as a server, and any client of the API can be
-// pointed at it.
+// pointed at it. It is the last of a rack to come up: package setup brings up
+// what lies below it and hands it what it runs on.
 //
 // Calls that change something block for as long as their saga takes, and are
 // carried to their end although the client has left. Server.mu guards the

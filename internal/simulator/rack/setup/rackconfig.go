@@ -40,10 +40,21 @@ func Configure(c *rack.Config, h controlplane.HandOver) {
 		for _, s := range h.Services {
 			if s.Kind == plan.Pantry {
 				n++
-				c.Pantries = append(c.Pantries, fmt.Sprintf("pantry-%d", n))
 			}
 		}
+
+		c.Pantries = Pantries(n)
 	}
+}
+
+// Pantries are the names that the API knows a rack's n import servers by.
+func Pantries(n int) []string {
+	out := make([]string, n)
+	for i := range out {
+		out[i] = fmt.Sprintf("pantry-%d", i+1)
+	}
+
+	return out
 }
 
 func addressPool(p plan.AddressPool) rack.Pool {

@@ -63,6 +63,42 @@ func TestACrashAtAnyPointEndsInTheSameRack(t *testing.T) {
 	t.Logf("crashed at %d points", points)
 }
 
+// Invariant: it is so too for a rack that crashes again and again, each time
+// somewhat later.
+func TestARackThatCrashesAgainAndAgain(t *testing.T) {
+	d := described(t, 3)
+	kept := &store.Memory{}
+
+	var first map[string][]byte
+
+	for n, up := 1, false; !up; n += 4 {
+		c := &crasher{Store: kept, at: n}
+		u := comeUp(t, Config{Description: d, Store: c, Around: c.point})
+
+		if <-u.done; u.err != nil && !errors.Is(u.err, errCrash) {
+			t.Fatalf("run to point %d: %v", n, u.err)
+		}
+
+		up = u.err == nil
+		u.end()
+
+		plans := plansOf(t, kept)
+		for name, raw := range first {
+			if !bytes.Equal(raw, plans[name]) {
+				t.Fatalf("run to point %d: the %s was made anew", n, name)
+			}
+		}
+
+		if plans[plan.ServicesName] != nil {
+			first = plans
+		}
+
+		if up {
+			checkRack(t, "at last", kept, u.result.RackID)
+		}
+	}
+}
+
 func plansOf(t *testing.T, s store.Store) map[string][]byte {
 	t.Helper()
 
