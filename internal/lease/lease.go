@@ -32,9 +32,8 @@ import (
 	"go.uber.org/zap"
 )
 
+// The bounds of a lease's duration. A record that says more is not believed.
 const (
-	// MinDuration and MaxDuration bound the duration of a lease. A record that
-	// says more is not believed.
 	MinDuration = time.Second
 	MaxDuration = 10 * time.Minute
 )

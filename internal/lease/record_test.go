@@ -24,7 +24,11 @@ func TestALostAnswerIsLookedUp(t *testing.T) {
 
 	t.Run("of making it", func(t *testing.T) {
 		bubble(t, func(t *testing.T, o *omni) {
-			a := o.start("a", func(c *Config) { c.Store.(*link).after = lost }) //nolint:forcetypeassert // as start makes it
+			a := o.start("a", func(c *Config) {
+				if l, ok := c.Store.(*link); ok {
+					l.after = lost
+				}
+			})
 			time.Sleep(time.Minute)
 			a.want(0, false)
 			a.set(func(l *link) { l.after = nil })
@@ -202,7 +206,7 @@ func TestADeniedWriteIsNoLostRace(t *testing.T) {
 		a.end()
 
 		// An owner conflict is what the client makes of a denied permission.
-		o.change(func(r *Resource) { _ = r.md.SetOwner("somebody") }) //nolint:errcheck // it has none yet
+		o.change(func(r *Resource) { _ = r.md.SetOwner("somebody") })
 
 		b := o.start("b")
 		time.Sleep(time.Minute)
