@@ -206,6 +206,8 @@ func BenchmarkPage(b *testing.B) {
 
 	for _, sort := range []sortMode{byNameAscending, byNameDescending, byIDAscending} {
 		b.Run(string(sort), func(b *testing.B) {
+			before := usedCPU(b)
+
 			for b.Loop() {
 				req := httptest.NewRequestWithContext(b.Context(), http.MethodGet, "/v1/disks?project=demo&limit=100&sort_by="+string(sort), http.NoBody)
 				req.Header.Set("Authorization", "Bearer "+DefaultToken)
@@ -215,6 +217,8 @@ func BenchmarkPage(b *testing.B) {
 					b.Fatal(w.Body)
 				}
 			}
+
+			b.ReportMetric(float64(usedCPU(b)-before)/float64(time.Millisecond)/float64(b.N), "cpu-ms/op")
 		})
 	}
 }
