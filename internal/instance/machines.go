@@ -68,6 +68,8 @@ type Config struct {
 	MaxCreates int
 	// Silo reads afresh which silo the rack's address leads to.
 	Silo func(ctx context.Context) (string, error)
+	// Wanted reads afresh whether Omni wants a request's machine. Nil is yes.
+	Wanted func(ctx context.Context, requestID string) (bool, error)
 	// Settle is how long after a create without an answer the planned names
 	// must have been absent before a teardown ends.
 	Settle time.Duration

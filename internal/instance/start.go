@@ -64,8 +64,19 @@ func (m *Machines) start(ctx context.Context, spec *specs.InstanceSpec, state ox
 	}
 
 	waits, err := m.inTurn(ctx, m.starts, spec.GetPlan().GetRequestId(), "start the instance", func(ctx context.Context) error {
+		// This step may have begun long before the request was given up. A guest that
+		// boots after that joins Omni for a request that is gone, and stays in its
+		// list of links.
+		if err := m.stillWanted(ctx, spec.GetPlan().GetRequestId()); err != nil {
+			return err
+		}
+
 		return m.cfg.Rack.StartInstance(ctx, spec.GetInstanceId())
 	})
+	if waits == nil && isWait(err) {
+		waits = err
+	}
+
 	if waits != nil {
 		return waits
 	}
@@ -81,6 +92,23 @@ func (m *Machines) start(ctx context.Context, spec *specs.InstanceSpec, state ox
 	}
 
 	return waitFor(2*time.Second, "the instance is starting")
+}
+
+// stillWanted answers a wait unless Omni wants the request's machine at this
+// moment.
+func (m *Machines) stillWanted(ctx context.Context, requestID string) error {
+	if m.cfg.Wanted == nil {
+		return nil
+	}
+
+	switch wanted, err := m.cfg.Wanted(ctx, requestID); {
+	case err != nil:
+		return &Wait{Reason: "asking Omni whether the machine is still wanted", After: 5 * time.Second, Cause: err}
+	case !wanted:
+		return waitFor(5*time.Second, "the machine is not started: its request is being removed")
+	default:
+		return nil
+	}
 }
 
 // maxInvalidStarts is how often a start may be refused as invalid before it

@@ -34,6 +34,12 @@ func waitFor(after time.Duration, format string, args ...any) error {
 // AsWait tells a wait from a failure.
 func AsWait(err error) (*Wait, bool) { return errors.AsType[*Wait](err) }
 
+func isWait(err error) bool {
+	_, ok := AsWait(err)
+
+	return ok
+}
+
 // Mend is a failure that only a person can mend; trying again at once is of no
 // use.
 type Mend struct {

@@ -151,7 +151,7 @@ func (d *Daemon) makeWork(owner string) *image.Manager {
 	d.machines = instance.New(instance.Config{
 		Rack: d.strictRack(), Owner: owner, Provider: d.opts.ProviderID, Run: run,
 		MaxCreates: min(d.opts.MaxCreates, max((d.opts.Concurrency-2)/2, 1)), Settle: d.opts.Settle,
-		Silo: siloOf(d.opts.Rack),
+		Silo: siloOf(d.opts.Rack), Wanted: watched{d}.Wanted,
 	})
 
 	d.work = &Provisioner{

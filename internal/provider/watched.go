@@ -29,6 +29,10 @@ func (d *Daemon) watch(ctx context.Context) {
 		Board: d.opts.Board, Logger: d.opts.Logger,
 	})
 
+	// Whoever holds the ID next looks anew.
+	defer d.opts.Board.Withdraw(SubjectStates)
+	defer d.opts.Board.Withdraw(SubjectRemovals)
+
 	d.watcher.Store(w)
 	w.Run(ctx)
 }

@@ -2,6 +2,7 @@ package provider
 
 import (
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -137,6 +138,41 @@ func TestAProvisionedRequestWithoutAMachineIsTold(t *testing.T) {
 		b.until("health to tell of it", func() bool {
 			return strings.Contains(d.healthText(), "machines: vanished from the rack: "+theRequest)
 		})
+	})
+}
+
+// Invariant: nothing is started that Omni no longer wants. A request that is given
+// up while its start step runs gets no guest that joins Omni for nothing, and
+// would stay in its list of links.
+func TestARequestThatIsGivenUpDuringItsStartStepIsNotStarted(t *testing.T) {
+	t.Parallel()
+
+	bubble(t, func(_ *testing.T, b *bench) {
+		looked, removed := make(chan struct{}), make(chan struct{})
+
+		var once sync.Once
+
+		// The start step looks at the instance right before it starts it.
+		b.hook(&b.after, func(operation string) {
+			if operation == "instance_view" {
+				once.Do(func() {
+					close(looked)
+					<-removed
+				})
+			}
+		})
+
+		b.serve()
+		b.ask(theRequest)
+		<-looked
+		b.remove(theRequest)
+		close(removed)
+		b.untilReleased(theRequest)
+		b.wantLeft(0, 0)
+
+		if n := b.sim.CallCount("instance_start"); n != 0 {
+			b.t.Errorf("started %d times", n)
+		}
 	})
 }
 
