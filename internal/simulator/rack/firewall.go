@@ -59,6 +59,10 @@ func (s *Server) firewallRules(c *call) (answer, error) {
 		return answer{}, err
 	}
 
+	return ok(v.viewFirewall()), nil
+}
+
+func (v *vpc) viewFirewall() any {
 	out := make([]firewallRuleView, 0, len(v.firewall))
 	for _, r := range v.firewall {
 		out = append(out, firewallRuleView{
@@ -66,5 +70,5 @@ func (s *Server) firewallRules(c *call) (answer, error) {
 		})
 	}
 
-	return ok(map[string][]firewallRuleView{"rules": out}), nil
+	return map[string][]firewallRuleView{"rules": out}
 }

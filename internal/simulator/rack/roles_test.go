@@ -27,6 +27,7 @@ vpc_router_view                          viewer       GET    /v1/vpc-routers/sys
 vpc_router_route_list                    viewer       GET    /v1/vpc-router-routes?project=demo&vpc=v&router=system
 vpc_router_route_view                    viewer       GET    /v1/vpc-router-routes/n?project=demo&vpc=v&router=system
 vpc_firewall_rules_view                  viewer       GET    /v1/vpc-firewall-rules?project=demo&vpc=v
+vpc_firewall_rules_update                collaborator PUT    /v1/vpc-firewall-rules?project=demo&vpc=v           {"rules":[]}
 internet_gateway_list                    viewer       GET    /v1/internet-gateways?project=demo&vpc=v
 internet_gateway_view                    viewer       GET    /v1/internet-gateways/default?project=demo&vpc=v
 

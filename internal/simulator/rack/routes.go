@@ -52,6 +52,7 @@ func apiRoutes() []route {
 		{"vpc_router_route_list", "GET /v1/vpc-router-routes", (*Server).routeList},
 		{"vpc_router_route_view", "GET /v1/vpc-router-routes/{route}", (*Server).routeView},
 		{"vpc_firewall_rules_view", "GET /v1/vpc-firewall-rules", (*Server).firewallRules},
+		{"vpc_firewall_rules_update", "PUT /v1/vpc-firewall-rules", (*Server).firewallUpdate},
 		{"internet_gateway_list", "GET /v1/internet-gateways", listingInVPC(allGateways, viewGateway)},
 		{"internet_gateway_view", "GET /v1/internet-gateways/{gateway}", viewingInVPC(allGateways, "gateway", viewGateway)},
 		{"ip_pool_list", "GET /v1/ip-pools", (*Server).ipPoolList},
