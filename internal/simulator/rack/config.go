@@ -1,6 +1,7 @@
 package rack
 
 import (
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -187,6 +188,7 @@ func DefaultSleds(n int) []Sled {
 
 // setSizes makes the rack as large as it is by default.
 func (c *Config) setSizes() {
+	c.Sleds = slices.Clone(c.Sleds)
 	if c.Sleds == nil {
 		c.Sleds = DefaultSleds(4)
 	}

@@ -1,6 +1,6 @@
 package rack
 
-// instanceUpdate says what an instance shall be in full: the call replaces all
+// instanceChange says what an instance shall be in full: the call replaces all
 // that can be changed.
 type instanceChange struct {
 	ncpus            int
@@ -68,15 +68,8 @@ func (s *Server) instanceUpdate(c *call) (answer, error) {
 		return answer{}, err
 	}
 
-	resting := i.state == stateStopped || i.state == stateFailed
-
-	switch {
-	case !resting && boot != i.bootDisk:
-		return answer{}, conflict("instance must be stopped to set boot disk")
-	case !resting && (ch.ncpus != i.ncpus || ch.memory != i.memory):
-		return answer{}, conflict("instance must be stopped to be resized")
-	case !resting && (ch.platform != i.platform || ch.jumbo != i.jumbo):
-		return answer{}, conflict("instance must be stopped to change its CPU platform or jumbo frames")
+	if err := i.admits(ch, boot); err != nil {
+		return answer{}, err
 	}
 
 	i.ncpus, i.memory, i.bootDisk, i.platform, i.jumbo = ch.ncpus, ch.memory, boot, ch.platform, ch.jumbo
@@ -90,6 +83,22 @@ func (s *Server) instanceUpdate(c *call) (answer, error) {
 	}
 
 	return ok(s.viewInstance(i)), nil
+}
+
+// admits wants an instance without a VM for all but its restart policy.
+func (i *instance) admits(ch instanceChange, boot string) error {
+	switch {
+	case i.state == stateStopped || i.state == stateFailed:
+		return nil
+	case boot != i.bootDisk:
+		return conflict("instance must be stopped to set boot disk")
+	case ch.ncpus != i.ncpus || ch.memory != i.memory:
+		return conflict("instance must be stopped to be resized")
+	case ch.platform != i.platform || ch.jumbo != i.jumbo:
+		return conflict("instance must be stopped to change its CPU platform or jumbo frames")
+	default:
+		return nil
+	}
 }
 
 // bootDiskOf finds a boot disk among the disks that are attached.

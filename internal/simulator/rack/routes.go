@@ -1,6 +1,9 @@
 package rack
 
-import "net/http"
+import (
+	"net/http"
+	"slices"
+)
 
 // opNotServed is the name under which calls are counted that the simulator
 // does not have.
@@ -12,6 +15,10 @@ type route struct {
 }
 
 func apiRoutes() []route {
+	return slices.Concat(siloRoutes(), networkRoutes(), storageRoutes(), instanceRoutes())
+}
+
+func siloRoutes() []route {
 	return []route{
 		{opPing, "GET /v1/ping", func(s *Server, c *call) (answer, error) { return s.ping(c) }},
 		{"current_user_view", "GET /v1/me", (*Server).me},
@@ -35,7 +42,11 @@ func apiRoutes() []route {
 		{"project_view", "GET /v1/projects/{project}", (*Server).projectView},
 		{"project_update", "PUT /v1/projects/{project}", (*Server).projectUpdate},
 		{"project_delete", "DELETE /v1/projects/{project}", (*Server).projectDelete},
+	}
+}
 
+func networkRoutes() []route {
+	return []route{
 		{"vpc_list", "GET /v1/vpcs", listing(allVPCs, viewVPC)},
 		{"vpc_create", "POST /v1/vpcs", (*Server).vpcCreate},
 		{"vpc_view", "GET /v1/vpcs/{vpc}", viewing(allVPCs, "vpc", viewVPC)},
@@ -70,7 +81,11 @@ func apiRoutes() []route {
 		{"instance_network_interface_view", "GET /v1/network-interfaces/{interface}", (*Server).nicView},
 		{"instance_network_interface_update", "PUT /v1/network-interfaces/{interface}", (*Server).nicUpdate},
 		{"instance_network_interface_delete", "DELETE /v1/network-interfaces/{interface}", (*Server).nicDelete},
+	}
+}
 
+func storageRoutes() []route {
+	return []route{
 		{"anti_affinity_group_list", "GET /v1/anti-affinity-groups", listing(allGroups, viewGroup)},
 		{"anti_affinity_group_create", "POST /v1/anti-affinity-groups", (*Server).groupCreate},
 		{"anti_affinity_group_view", "GET " + groupPath, viewing(allGroups, "anti_affinity_group", viewGroup)},
@@ -101,7 +116,11 @@ func apiRoutes() []route {
 		{"image_delete", "DELETE /v1/images/{image}", (*Server).imageDelete},
 		{"image_promote", "POST /v1/images/{image}/promote", (*Server).imagePromote},
 		{"image_demote", "POST /v1/images/{image}/demote", (*Server).imageDemote},
+	}
+}
 
+func instanceRoutes() []route {
+	return []route{
 		{"instance_list", "GET /v1/instances", (*Server).instanceList},
 		{"instance_create", "POST /v1/instances", (*Server).instanceCreate},
 		{"instance_view", "GET /v1/instances/{instance}", (*Server).instanceView},
