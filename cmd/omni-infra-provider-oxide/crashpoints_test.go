@@ -30,6 +30,8 @@ const (
 type scenario struct {
 	name string
 	site site.Config
+	// replicas has a second daemon stand by, which takes over instead of a restart.
+	replicas bool
 	// before brings the site to where the scenario begins.
 	before func(r *crashRun)
 	// run asks for something and waits until it is there, killed or not.
@@ -44,6 +46,17 @@ func scenarios() []scenario {
 			run: func(r *crashRun) {
 				r.begin()
 				r.register()
+				r.set("workers", crashProvider, 1)
+				r.rest([]int{1}, plain("workers", 1))
+			},
+		},
+		{
+			name:     "two replicas",
+			replicas: true,
+			before:   func(r *crashRun) { r.begin(); r.register() },
+			run: func(r *crashRun) {
+				r.set("workers", crashProvider, 2)
+				r.rest([]int{1}, plain("workers", 2))
 				r.set("workers", crashProvider, 1)
 				r.rest([]int{1}, plain("workers", 1))
 			},

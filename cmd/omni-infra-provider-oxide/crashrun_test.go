@@ -29,6 +29,8 @@ type crashRun struct {
 	calls   *callWatch
 	env     map[string]string
 	daemon  *daemon
+	// standby, if there is one, takes over from a daemon that was killed.
+	standby *daemon
 	owner   string
 	foreign foreign
 
@@ -52,9 +54,14 @@ func newCrashRun(t *testing.T, sc scenario, point *killPoint) *crashRun {
 
 	r.env = r.place.env(crashProvider)
 	r.env["SCRATCH_GRACE"], r.env["SETTLE_TIME"] = "1s", "1s"
-	// One process at a time, as the test sees to it: nobody need wait for a lease
-	// to run out, and its calls are not among those that are counted.
-	r.env["LEASE"] = "off"
+	if sc.replicas {
+		r.env["LEASE_DURATION"], r.env["LEASE_RENEW_EVERY"], r.env["LEASE_STOP_AFTER"] = "2s", "500ms", "1500ms"
+	} else {
+		// One process at a time, as the test sees to it: nobody need wait for a lease
+		// to run out.
+		r.env["LEASE"] = "off"
+	}
+
 	r.owner = r.makeOwner()
 	r.foreign = makeForeign(r.place, r.owner)
 
@@ -88,6 +95,12 @@ func (r *crashRun) begin() {
 	r.calls.mu.Lock()
 	r.calls.victim = r.daemon
 	r.calls.mu.Unlock()
+
+	if r.env["LEASE"] != "off" {
+		r.eventually("the first to hold the lease", r.daemon.holds)
+		r.standby = start(r.t, r.env)
+		r.eventually("the second to stand by", r.standby.standsBy)
+	}
 }
 
 // until waits for a condition, starts the daemon again once it was killed, and

@@ -89,7 +89,7 @@ func (r *relay) serve(client net.Conn) {
 		return
 	}
 
-	server, err := net.Dial("tcp", r.target) //nolint:noctx // it ends with the relay
+	server, err := net.Dial("tcp", r.target)
 	if err != nil {
 		return
 	}

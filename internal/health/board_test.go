@@ -68,6 +68,22 @@ func TestReadyMeansEveryNeedIsMet(t *testing.T) {
 	}
 }
 
+func TestHealthTellsTheRole(t *testing.T) {
+	t.Parallel()
+
+	b := NewBoard(zap.NewNop(), "omni")
+
+	if code, body := get(t, b.Handler(), "/healthz"); code != 200 || body != "ok\n" {
+		t.Errorf("without a role: %d %q", code, body)
+	}
+
+	b.Role("standby, host-a holds the lease, term 7")
+
+	if code, body := get(t, b.Handler(), "/healthz"); code != 200 || body != "ok\nstandby, host-a holds the lease, term 7\n" {
+		t.Errorf("as a standby: %d %q", code, body)
+	}
+}
+
 func TestAChangeIsLoggedOnce(t *testing.T) {
 	t.Parallel()
 
