@@ -29,29 +29,40 @@ type FactorySource struct {
 
 // Open implements Source.
 func (s FactorySource) Open(ctx context.Context, id naming.ImageIdentity) (Stream, error) {
-	a, err := s.Address(ctx)
+	image, err := s.locate(ctx, id)
 	if err != nil {
-		return nil, fmt.Errorf("asking for the address of the image factory: %w", err)
+		return nil, err
 	}
 
-	base, err := url.Parse(a.Base)
-	if err != nil {
-		return nil, errors.New("the address of the image factory is malformed")
-	}
-
-	// The factory is part of the identity: another one may build another image
-	// for the same schematic ID.
-	if !strings.EqualFold(base.Host, id.FactoryHost) {
-		return nil, &MendError{Reason: fmt.Sprintf("the image factory is now %s and the image was planned from %s: delete the request, Omni makes a new one",
-			base.Host, id.FactoryHost)}
-	}
-
-	stream, err := s.Factory.Open(ctx, talos.ImageURL{
-		Base: a.Base, Schematic: id.Schematic, Talos: id.Talos, Arch: id.Arch, SecureBoot: id.SecureBoot, Header: a.Header,
-	})
+	stream, err := s.Factory.Open(ctx, image)
 	if err != nil {
 		return nil, err
 	}
 
 	return stream, nil
+}
+
+// locate answers where the image is at this moment.
+func (s FactorySource) locate(ctx context.Context, id naming.ImageIdentity) (talos.ImageURL, error) {
+	a, err := s.Address(ctx)
+	if err != nil {
+		return talos.ImageURL{}, fmt.Errorf("asking for the address of the image factory: %w", err)
+	}
+
+	base, err := url.Parse(a.Base)
+	if err != nil {
+		return talos.ImageURL{}, errors.New("the address of the image factory is malformed")
+	}
+
+	// The factory is part of the identity: another one may build another image
+	// for the same schematic ID.
+	if !strings.EqualFold(base.Host, id.FactoryHost) {
+		return talos.ImageURL{}, &MendError{Reason: fmt.Sprintf("the image factory is now %s and the image was planned from %s: delete the request, Omni makes a new one",
+			base.Host, id.FactoryHost)}
+	}
+
+	return talos.ImageURL{
+		Base: a.Base, Schematic: id.Schematic, Talos: id.Talos, Arch: id.Arch, SecureBoot: id.SecureBoot, Header: a.Header,
+		Again: func(ctx context.Context) (talos.ImageURL, error) { return s.locate(ctx, id) },
+	}, nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -38,6 +39,10 @@ type FactoryConfig struct {
 	HeaderTimeout time.Duration
 	// IdleTimeout is how long an answer may bring no byte, 1 minute if zero.
 	IdleTimeout time.Duration
+	// ResumePause is the pause before the rest of a download that broke off is
+	// asked for, doubled each time nothing comes of it; 1 s if zero. Negative
+	// never asks.
+	ResumePause time.Duration
 	// Now is the clock for Retry-After dates, time.Now if nil.
 	Now func() time.Time
 }
@@ -60,6 +65,9 @@ type ImageURL struct {
 	SecureBoot bool
 	// Header holds credentials for the factory. It is not sent to other hosts.
 	Header http.Header
+	// Again answers the same image at the address and with the credentials of a
+	// later moment. Nil means that they stay.
+	Again func(ctx context.Context) (ImageURL, error)
 }
 
 // NewFactory makes a Factory.
@@ -70,6 +78,10 @@ func NewFactory(config FactoryConfig) *Factory {
 
 	if config.IdleTimeout == 0 {
 		config.IdleTimeout = defaultIdleTimeout
+	}
+
+	if config.ResumePause == 0 {
+		config.ResumePause = resumePause
 	}
 
 	if config.Now == nil {
@@ -155,36 +167,23 @@ func (i ImageURL) address(suffix string) (*url.URL, string, error) {
 }
 
 func (f *Factory) open(ctx context.Context, image ImageURL, form string) (*Stream, error) {
-	address, file, err := image.address(form)
+	about, resp, a, err := f.request(ctx, image, form, nil) //nolint:bodyclose // the answer closes it
 	if err != nil {
-		return nil, fmt.Errorf("building the address of an image: %w", err)
+		return nil, err
 	}
-
-	about := FactoryError{
-		Factory: address.Host, Schematic: image.Schematic, Talos: strings.TrimPrefix(image.Talos, "v"), File: file,
-	}
-
-	ctx, cancel := context.WithCancelCause(ctx)
-
-	resp, err := f.get(ctx, cancel, address, image.Header) //nolint:bodyclose // the source closes it
-	if err != nil {
-		if cause := context.Cause(ctx); cause != nil {
-			err = cause
-		} else if errors.Is(err, io.EOF) {
-			err = errClosed
-		}
-
-		cancel(nil)
-
-		return nil, about.with(KindTransport, 0, bare(err))
-	}
-
-	src := newSource(ctx, cancel, resp.Body, resp.ContentLength, f.config.IdleTimeout)
 
 	if resp.StatusCode != http.StatusOK {
-		defer src.Close()
+		defer a.close()
 
-		return nil, f.refusal(about, resp, src)
+		return nil, f.refusal(about, resp, a)
+	}
+
+	src := newSource(ctx, a, resp.ContentLength)
+
+	if f.config.ResumePause > 0 {
+		same := validator(resp.Header)
+		src.tries, src.pause = resumeTries, f.config.ResumePause
+		src.again = func(ctx context.Context, s *source) (*answer, error) { return f.again(ctx, image, form, same, s) }
 	}
 
 	stream, err := newStream(about, src)
@@ -202,15 +201,46 @@ var (
 	errClosed   = errors.New("the connection was closed without an answer")
 )
 
-func (f *Factory) get(ctx context.Context, cancel context.CancelCauseFunc, address *url.URL, header http.Header) (*http.Response, error) {
+// request asks for the image in one compression. An answer of any status is no
+// error here.
+func (f *Factory) request(ctx context.Context, image ImageURL, form string, extra http.Header) (FactoryError, *http.Response, *answer, error) {
+	address, file, err := image.address(form)
+	if err != nil {
+		return FactoryError{}, nil, nil, fmt.Errorf("building the address of an image: %w", err)
+	}
+
+	about := FactoryError{
+		Factory: address.Host, Schematic: image.Schematic, Talos: strings.TrimPrefix(image.Talos, "v"), File: file,
+	}
+
+	ctx, cancel := context.WithCancelCause(ctx)
+
+	resp, err := f.get(ctx, cancel, address, image.Header, extra)
+	if err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			err = cause
+		} else if errors.Is(err, io.EOF) {
+			err = errClosed
+		}
+
+		cancel(nil)
+
+		return about, nil, nil, about.with(KindTransport, 0, bare(err))
+	}
+
+	return about, resp, newAnswer(ctx, cancel, resp.Body, f.config.IdleTimeout), nil
+}
+
+func (f *Factory) get(
+	ctx context.Context, cancel context.CancelCauseFunc, address *url.URL, header, extra http.Header,
+) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address.String(), nil)
 	if err != nil {
 		return nil, err
 	}
 
-	for name, values := range header {
-		req.Header[name] = values
-	}
+	maps.Copy(req.Header, header)
+	maps.Copy(req.Header, extra)
 
 	// Without this the transport would unpack Content-Encoding on its own and
 	// hide the length.
@@ -227,6 +257,10 @@ func (f *Factory) get(ctx context.Context, cancel context.CancelCauseFunc, addre
 
 	return f.client.Do(req)
 }
+
+// forAnyHost are the headers that say nothing about us that another host must
+// not know.
+var forAnyHost = []string{"Accept-Encoding", "User-Agent", "Range", "If-Range"}
 
 // checkRedirect follows redirects to object storage but sends none of the
 // factory's credentials there: object storage refuses them at best.
@@ -249,7 +283,7 @@ func checkRedirect(req *http.Request, via []*http.Request) error {
 	}
 
 	for name := range req.Header {
-		if name != "Accept-Encoding" && name != "User-Agent" {
+		if !slices.Contains(forAnyHost, name) {
 			req.Header.Del(name)
 		}
 	}

@@ -103,6 +103,11 @@ func flush(w http.ResponseWriter) { _ = http.NewResponseController(w).Flush() }
 func newFactory(t testing.TB, config talos.FactoryConfig) *talos.Factory {
 	t.Helper()
 
+	// What breaks off stays so, except in the tests of that.
+	if config.ResumePause == 0 {
+		config.ResumePause = -1
+	}
+
 	f := talos.NewFactory(config)
 	t.Cleanup(f.Close)
 

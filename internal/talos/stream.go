@@ -196,6 +196,10 @@ func (s *Stream) finish() error {
 // explain prefers the error of the source to what the decoder made of it.
 func (s *Stream) explain(err error) error {
 	if failure := s.src.failure(); failure != nil {
+		if f, ok := errors.AsType[*FactoryError](failure); ok {
+			return f
+		}
+
 		if errors.Is(failure, errTruncated) {
 			return s.about.with(KindContent, 0, failure)
 		}
