@@ -135,6 +135,12 @@ func TestLeastRoleOfEveryCall(t *testing.T) {
 
 		seen = append(seen, op)
 
+		// What the calls before have begun has come to its end.
+		eventually(t, "rest", func() bool {
+			in := r.Summary().Instances
+
+			return in["starting"]+in["rebooting"]+in["stopping"] == 0
+		})
 		t.Run(op, func(t *testing.T) { r.leastRole(t, method, path, body, names, least) })
 	}
 
