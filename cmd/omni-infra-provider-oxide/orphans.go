@@ -184,7 +184,7 @@ func notes(r *janitor.Report) []string {
 	}
 
 	for _, o := range r.Connected {
-		lines = append(lines, fmt.Sprintf("Instance %s (%s) has no request, and its machine is connected in Omni: no orphan.", o.Name, o.ID))
+		lines = append(lines, fmt.Sprintf("No orphan: instance %s (%s): %s", o.Name, o.ID, o.Reason))
 	}
 
 	for _, u := range r.Unread {

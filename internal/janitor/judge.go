@@ -142,7 +142,7 @@ func (f *finding) judgeObjects(j *Janitor, l *look) {
 // spare takes whatever belongs to a connected machine from the orphans.
 func (f *finding) spare(j *Janitor, known *keys) {
 	f.orphans = slices.DeleteFunc(f.orphans, func(o Orphan) bool {
-		if !known.connected[o.Key] {
+		if known.connected[o.Key] == "" {
 			return false
 		}
 
@@ -154,6 +154,12 @@ func (f *finding) spare(j *Janitor, known *keys) {
 	})
 
 	j.names = map[string]string{}
+
+	for i := range f.spared {
+		known.name(&f.spared[i])
+
+		f.spared[i].Reason += fmt.Sprintf("; its machine is connected: if it is to go, `omnictl delete link %s`", known.connected[f.spared[i].Key])
+	}
 
 	for i := range f.orphans {
 		known.name(&f.orphans[i])
@@ -184,15 +190,15 @@ type keys struct {
 	names    map[string]string  // IDs of requests that a state or a text names, by key
 	held     map[string]bool    // keys of states that are not ours to touch
 	dead     map[string]bool
-	// connected are the keys of machines that are connected in Omni.
-	connected map[string]bool
+	// connected are the UUIDs of machines that are connected in Omni, by key.
+	connected map[string]string
 	groups    map[string]bool // IDs of the groups that a plan names
 }
 
 func newKeys(l *look) *keys {
 	k := &keys{
 		requests: map[string]Request{}, sets: map[string]bool{}, names: map[string]string{},
-		held: map[string]bool{}, dead: map[string]bool{}, connected: map[string]bool{}, groups: map[string]bool{},
+		held: map[string]bool{}, dead: map[string]bool{}, connected: map[string]string{}, groups: map[string]bool{},
 	}
 
 	for id, r := range l.requests {
@@ -216,7 +222,7 @@ func newKeys(l *look) *keys {
 
 	for _, m := range l.machines {
 		if m.Connected && m.Request != "" {
-			k.connected[naming.RequestKey(m.Request)] = true
+			k.connected[naming.RequestKey(m.Request)] = m.UUID
 		}
 	}
 
@@ -227,13 +233,15 @@ func newKeys(l *look) *keys {
 // instance's ID, in one of two byte orders.
 func (k *keys) protect(instanceID, description string, machines []Machine, j *Janitor) {
 	mark, ok := j.ours(description, naming.KindInstance)
-	if !ok || k.connected[mark.Key] {
+	if !ok || k.connected[mark.Key] != "" {
 		return
 	}
 
-	k.connected[mark.Key] = slices.ContainsFunc(machines, func(m Machine) bool {
-		return m.Connected && sameUUID(m.UUID, instanceID)
-	})
+	for _, m := range machines {
+		if m.Connected && sameUUID(m.UUID, instanceID) {
+			k.connected[mark.Key] = m.UUID
+		}
+	}
 }
 
 func sameUUID(a, b string) bool {
