@@ -26,9 +26,9 @@ const (
 type crashRun struct {
 	*place
 
-	calls   *callWatch
-	env     map[string]string
-	daemon  *daemon
+	calls  *callWatch
+	env    map[string]string
+	daemon *daemon
 	// standby, if there is one, takes over from a daemon that was killed.
 	standby *daemon
 	owner   string
