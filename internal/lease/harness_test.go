@@ -175,7 +175,6 @@ func (p *process) work(ctx context.Context, o *omni) error {
 	p.mu.Lock()
 	p.tenures++
 	p.working = true
-	lasts := p.lasts
 	p.mu.Unlock()
 
 	defer func() {
@@ -187,6 +186,10 @@ func (p *process) work(ctx context.Context, o *omni) error {
 
 	select {
 	case <-ctx.Done():
+		p.mu.Lock()
+		lasts := p.lasts
+		p.mu.Unlock()
+
 		time.Sleep(lasts)
 
 		return nil
@@ -200,6 +203,14 @@ func (p *process) hear(_ Role, err error) {
 	defer p.mu.Unlock()
 
 	p.told = append(p.told, err)
+}
+
+// outlast has the work go on for the time after its context has ended.
+func (p *process) outlast(d time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+
+	p.lasts = d
 }
 
 func (p *process) depose() {
@@ -287,6 +298,13 @@ func (l *link) set(f func(l *link)) {
 	defer l.mu.Unlock()
 
 	f(l)
+}
+
+func (l *link) count() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+
+	return l.calls
 }
 
 func (l *link) pass(ctx context.Context) error {

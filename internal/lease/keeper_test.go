@@ -39,7 +39,7 @@ func TestALoneProcessHoldsTheLeaseAtOnce(t *testing.T) {
 func TestALeaseThatIsFreedIsTakenAtOnceAndNotBeforeTheWorkHasEnded(t *testing.T) {
 	bubble(t, func(t *testing.T, o *omni) {
 		a := o.start("a")
-		a.lasts = time.Minute
+		a.outlast(time.Minute)
 		within(t, time.Second, "the lease", a.holds)
 
 		b := o.start("b")

@@ -185,11 +185,11 @@ func TestARefusalIsToldAndAskedAboutSlowly(t *testing.T) {
 		within(t, defaults.Stop, "the end of the work", func() bool { return !a.holds() })
 		a.want(1, false)
 
-		before := a.calls
+		before := a.count()
 
 		time.Sleep(time.Hour)
 
-		if n := a.calls - before; n > 80 {
+		if n := a.count() - before; n > 80 {
 			t.Errorf("%d calls in an hour", n)
 		}
 
