@@ -13,6 +13,7 @@ import (
 
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/config"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/health"
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/image"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/lease"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/machineclass"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/provider"
@@ -121,6 +122,7 @@ func serve(ctx context.Context, cfg config.Config) error {
 		ProviderID: cfg.Provider.ID, Name: cfg.Provider.Name, Description: cfg.Provider.Description,
 		Schema: machineclass.Schema(), OmniEndpoint: cfg.Omni.Endpoint, OmniKey: cfg.Omni.Key.Reveal(),
 		Rack: silo, Factory: factory, FactoryURL: cfg.Factory.URL,
+		ImageScope: image.Scope(cfg.Images.Scope), MaxUploads: cfg.Images.Uploads,
 		Concurrency: cfg.Concurrency, MaxCreates: cfg.MaxCreates,
 		Settle: cfg.SettleTime, ScratchGrace: cfg.ScratchGrace, JoinTime: cfg.JoinTime,
 		Janitor: provider.JanitorMode(cfg.Janitor), JanitorGrace: cfg.JanitorGrace,

@@ -26,6 +26,7 @@ type Config struct {
 	Provider Provider
 	Oxide    Oxide
 	Factory  Factory
+	Images   Images
 	Lease    Lease
 	Log      Log
 

@@ -83,6 +83,7 @@ func TestDefaults(t *testing.T) {
 		Lease:       Lease{Times: lease.Times{Duration: 20 * time.Second, Renew: 5 * time.Second, Stop: 12 * time.Second}},
 		Log:         Log{Level: zapcore.InfoLevel, Format: "json"},
 		Concurrency: 10, MaxCreates: 4, SettleTime: 2 * time.Minute, ScratchGrace: 2 * time.Minute, JoinTime: 15 * time.Minute, Janitor: JanitorOn, JanitorGrace: 10 * time.Minute,
+		Images: Images{Scope: ScopeAuto, Uploads: 4},
 	}
 	if c != want {
 		t.Errorf("\n got %v\nwant %v", c, want)

@@ -3,6 +3,7 @@ package image
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -55,7 +56,7 @@ func (m *Manager) find(w Want) (found, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 
-	for _, place := range []string{"", w.ProjectID} {
+	for _, place := range m.useful(w) {
 		if f, ok := m.known[key{w.Identity.Key(), place}]; ok {
 			return f, true
 		}
@@ -69,7 +70,8 @@ func (m *Manager) find(w Want) (found, bool) {
 // image was found, or if nothing can be done now.
 func (m *Manager) lookShortly(ctx context.Context, w Want) (*job, error) {
 	//nolint:contextcheck // one look serves all who ask, so it has Run's context
-	ch := m.looks.DoChan(w.Identity.Key()+"/"+w.ProjectID, func() (any, error) {
+	what := strings.Join([]string{w.Identity.Key(), w.ProjectID, string(m.scope(w))}, "/")
+	ch := m.looks.DoChan(what, func() (any, error) {
 		return m.lookAndStart(w), nil
 	})
 
@@ -104,7 +106,7 @@ func (m *Manager) lookAndStart(w Want) *job {
 		return j
 	}
 
-	l, err := m.look(ctx, w.Identity, []string{w.ProjectID})
+	l, err := m.look(ctx, w.Identity, []string{w.ProjectID}, m.aim(w))
 	if _, ok := m.find(w); ok {
 		return nil
 	}
@@ -112,22 +114,13 @@ func (m *Manager) lookAndStart(w Want) *job {
 	return m.start(w, l, err)
 }
 
-// place is where a job for the project puts its image.
-func (m *Manager) place(projectID string) string {
-	if m.places.projects {
-		return projectID
-	}
-
-	return ""
-}
-
 // join adds the project to those that wait for a running job.
 func (m *Manager) join(w Want) *job {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 
-	j := m.jobs[key{w.Identity.Key(), m.place(w.ProjectID)}]
-	if j == nil || !j.ask(w.ProjectID, false, time.Now()) {
+	j := m.jobs[key{w.Identity.Key(), m.place(w)}]
+	if j == nil || !j.ask(w.ProjectID, false, m.scope(w) == ScopeSilo, time.Now()) {
 		return nil
 	}
 
@@ -146,11 +139,11 @@ func (m *Manager) start(w Want, l *lookup, err error) *job {
 		return nil
 	}
 
-	k := key{w.Identity.Key(), m.place(w.ProjectID)}
+	k, must := key{w.Identity.Key(), m.place(w)}, m.scope(w) == ScopeSilo
 
 	j := m.jobs[k]
 	if j != nil {
-		j.ask(w.ProjectID, true, time.Now())
+		j.ask(w.ProjectID, true, must, time.Now())
 		j.widen(w.DiskBytes)
 
 		return j
@@ -158,7 +151,7 @@ func (m *Manager) start(w Want, l *lookup, err error) *job {
 
 	ctx, cancel := context.WithCancelCause(m.ctx)
 	j = newJob(w.Identity, k, cancel)
-	j.ask(w.ProjectID, true, time.Now())
+	j.ask(w.ProjectID, true, must, time.Now())
 	j.widen(w.DiskBytes)
 
 	j.looked = l

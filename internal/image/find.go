@@ -24,18 +24,16 @@ type lookup struct {
 // look lists the silo's images and then the projects', and remembers the image
 // if it is there. Images of a project that wait to be promoted are answered and
 // not remembered.
-func (m *Manager) look(ctx context.Context, id naming.ImageIdentity, projects []string) (*lookup, error) {
+func (m *Manager) look(ctx context.Context, id naming.ImageIdentity, projects []string, to aim) (*lookup, error) {
 	l := &lookup{taken: map[string]bool{}}
 
-	silo, err := m.listSilo(ctx)
+	silo, err := m.listSilo(ctx, id, to)
 	if err != nil {
 		return nil, err
 	}
 
 	if img, ok := l.match(silo, id); ok {
-		m.remember(id, "", img)
-
-		return l, nil
+		return l, m.take(ctx, id, "", img)
 	}
 
 	for _, p := range projects {
@@ -48,24 +46,58 @@ func (m *Manager) look(ctx context.Context, id naming.ImageIdentity, projects []
 
 		switch {
 		case !ok:
-		case m.silo() && m.ours(img.Description, naming.KindImage):
+		case to.silo && m.ours(img.Description, naming.KindImage):
 			l.unpromoted = append(l.unpromoted, img)
 		default:
-			m.remember(id, p, img)
+			if err := m.take(ctx, id, p, img); err != nil {
+				return nil, err
+			}
 		}
 	}
 
 	return l, nil
 }
 
-// listSilo lists the silo's images, none if the token may not.
-func (m *Manager) listSilo(ctx context.Context) ([]oxide.Image, error) {
-	if m.siloHidden() {
+// take remembers an image that a list has shown. One that somebody could not use
+// is read by its ID first, as its users do.
+func (m *Manager) take(ctx context.Context, id naming.ImageIdentity, place string, img oxide.Image) error {
+	m.mu.Lock()
+	doubted := m.doubted[img.Id]
+	m.mu.Unlock()
+
+	if doubted {
+		_, err := m.cfg.Rack.ViewImage(ctx, img.Id)
+		if rack.ClassOf(err) == rack.ClassGone {
+			return unusable(id)
+		}
+
+		if err != nil {
+			return fmt.Errorf("looking for the image: %w", err)
+		}
+
+		m.mu.Lock()
+		delete(m.doubted, img.Id)
+		m.mu.Unlock()
+	}
+
+	m.remember(id, place, img)
+
+	return nil
+}
+
+// listSilo lists the silo's images, none if the token may not and the image can
+// be kept elsewhere.
+func (m *Manager) listSilo(ctx context.Context, id naming.ImageIdentity, to aim) ([]oxide.Image, error) {
+	if m.siloHidden() && !to.must {
 		return nil, nil
 	}
 
 	images, err := m.cfg.Rack.ListImages(ctx, "")
-	if rack.ClassOf(err) == rack.ClassForbidden {
+
+	switch {
+	case rack.ClassOf(err) == rack.ClassForbidden && to.must:
+		return nil, refusedSilo(id)
+	case rack.ClassOf(err) == rack.ClassForbidden:
 		m.hideSilo(err)
 
 		return nil, nil

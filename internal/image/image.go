@@ -20,9 +20,17 @@
 //
 // # Places
 //
-// An image lives in the silo when the token may promote, else in each project
-// that wants it. The first refusal switches to projects for the life of the
-// process.
+// An image is found in the silo first, then in the project, wherever new ones
+// are kept. A new one is made in the project that asks:
+//
+//	scope    promoted to the silo                 refused by the token's role
+//	auto     if the token may                     kept in each project from then on
+//	silo     always                               nobody can use it: a person must mend it
+//	project  never
+//
+// auto's first refusal holds for the life of the process. An image of ours that
+// waits in a project for its promotion is promoted for whoever wants it in the
+// silo; that changes nothing for those who use it in the project.
 //
 // # Scratch
 //
@@ -65,6 +73,9 @@ type Want struct {
 	// larger is refused with a *MendError, before it is uploaded for nobody. 0
 	// takes any image.
 	DiskBytes uint64
+	// Scope is where the image is to be kept. Empty or ScopeAuto leaves it to the
+	// manager's own.
+	Scope Scope
 }
 
 // Status is the answer to a Want.
@@ -170,6 +181,9 @@ type Config struct {
 	// (Writers + 1) chunks of 512 KiB and the window of the decoder, for Talos'
 	// images 8 MiB.
 	Uploads int
+	// Scope is where images are kept for those who leave it to the manager,
+	// ScopeAuto if empty.
+	Scope Scope
 	// Grace is for how long a run must not have been renewed before its scratch
 	// counts as left over, 2 minutes if zero.
 	Grace time.Duration
@@ -185,6 +199,10 @@ func (c *Config) defaults() {
 
 	if c.Uploads <= 0 {
 		c.Uploads = 4
+	}
+
+	if c.Scope == "" {
+		c.Scope = ScopeAuto
 	}
 
 	if c.Grace <= 0 {

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/oxidecomputer/oxide.go/oxide"
 	"go.uber.org/zap"
 
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/naming"
@@ -58,6 +59,7 @@ type job struct {
 
 	mu       sync.Mutex
 	projects []string // that wait for it, in the order of asking
+	must     bool     // somebody can use it only in the silo
 	room     uint64   // the largest disk wanted, in bytes; anySize without one
 	asked    time.Time
 	phase    Phase
@@ -79,9 +81,17 @@ func newJob(id naming.ImageIdentity, k key, cancel context.CancelCauseFunc) *job
 
 // ask notes that a project waits for the job. A project that is new to the
 // job is only added when told to: it may have the image already.
-func (j *job) ask(projectID string, add bool, now time.Time) bool {
+func (j *job) ask(projectID string, add, must bool, now time.Time) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+
+	if must && !j.must {
+		if !add {
+			return false
+		}
+
+		j.must = true
+	}
 
 	if !slices.Contains(j.projects, projectID) {
 		if !add {
@@ -101,6 +111,13 @@ func (j *job) lastAsked() time.Time {
 	defer j.mu.Unlock()
 
 	return j.asked
+}
+
+func (j *job) needsSilo() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+
+	return j.must
 }
 
 func (j *job) waiting() []string {
@@ -264,22 +281,24 @@ func (m *Manager) attempt(ctx context.Context, j *job) error {
 
 	if l == nil {
 		var err error
-		if l, err = m.look(ctx, j.identity, projects); err != nil {
+		if l, err = m.look(ctx, j.identity, projects, m.aimOf(j)); err != nil {
 			return err
 		}
 	}
 
 	for _, img := range l.unpromoted {
 		// An earlier process ended between making the image and promoting it.
-		m.remember(j.identity, img.ProjectId, m.promote(ctx, j.identity, img, false))
+		if err := m.settleIn(j, img.ProjectId, m.promote(ctx, j.identity, img, false)); err != nil {
+			return err
+		}
 	}
 
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
 
-	projectID, lacking := m.firstLacking(j.identity, projects)
-	if !lacking || !m.still(j.key, projectID) {
+	projectID, lacking := m.firstLacking(j, projects)
+	if !lacking || j.key.place == "" && !m.aimOf(j).silo {
 		return nil
 	}
 
@@ -298,14 +317,38 @@ func (m *Manager) attempt(ctx context.Context, j *job) error {
 		return err
 	}
 
-	m.remember(j.identity, projectID, img)
-
-	return nil
+	return m.settleIn(j, projectID, img)
 }
 
-func (m *Manager) firstLacking(id naming.ImageIdentity, projects []string) (string, bool) {
+// settleIn remembers the image that an attempt came to. One that was to be in
+// the silo and is not is of use to those who do not insist on that.
+func (m *Manager) settleIn(j *job, projectID string, img oxide.Image) error {
+	m.remember(j.identity, projectID, img)
+
+	switch {
+	case !j.needsSilo() || img.ProjectId == "":
+		return nil
+	case m.silo():
+		return errors.New("the image waits in its project until it can be promoted to the silo")
+	default:
+		return refusedSilo(j.identity)
+	}
+}
+
+// firstLacking is the first project whose askers do not have the image where
+// they can use it.
+func (m *Manager) firstLacking(j *job, projects []string) (string, bool) {
+	w := Want{Identity: j.identity}
+	if j.needsSilo() {
+		w.Scope = ScopeSilo
+	} else if m.cfg.Scope == ScopeSilo {
+		w.Scope = ScopeProject
+	}
+
 	for _, p := range projects {
-		if _, ok := m.find(Want{Identity: id, ProjectID: p}); !ok {
+		w.ProjectID = p
+
+		if _, ok := m.find(w); !ok {
 			return p, true
 		}
 	}

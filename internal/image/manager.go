@@ -47,6 +47,7 @@ type Manager struct {
 	sizes   map[string]uint64 // of images by key, in bytes, once known
 	jobs    map[key]*job
 	places  places
+	doubted map[string]bool // IDs of images that somebody could not use
 	scratch map[*scratch]struct{}
 
 	working sync.WaitGroup // jobs and look-ups; Add only under mu while not closed
@@ -72,6 +73,7 @@ func New(cfg Config) *Manager {
 		sizes:    map[string]uint64{},
 		jobs:     map[key]*job{},
 		scratch:  map[*scratch]struct{}{},
+		doubted:  map[string]bool{},
 		uploads:  make(chan struct{}, cfg.Uploads),
 		deleting: make(chan struct{}, 1),
 		run:      run{lock: make(chan struct{}, 1), projects: map[string]bool{}},
@@ -124,6 +126,8 @@ func (m *Manager) Run(ctx context.Context) error {
 func (m *Manager) Forget(imageID string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
+	m.doubted[imageID] = true
 
 	for k, f := range m.known {
 		if f.id == imageID {

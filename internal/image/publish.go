@@ -34,7 +34,7 @@ func (i *importer) publish(ctx context.Context, snapshotID string, taken map[str
 		return oxide.Image{}, err
 	}
 
-	if i.job.key.place != "" || img.ProjectId == "" || !i.m.silo() {
+	if img.ProjectId == "" || !i.m.aimOf(i.job).silo {
 		return img, nil
 	}
 

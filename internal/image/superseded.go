@@ -38,7 +38,7 @@ func (s *sweep) superseded(ctx context.Context, projectID string, disks []oxide.
 		return nil
 	}
 
-	silo, err := s.m.listSilo(ctx)
+	silo, err := s.m.listSilo(ctx, naming.ImageIdentity{}, aim{})
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -41,6 +42,11 @@ type Options struct {
 	Factory *talos.Factory
 	// FactoryURL overrides the image factory that Omni names.
 	FactoryURL string
+
+	// ImageScope is where images are kept for classes that leave it to the daemon,
+	// MaxUploads how many are brought at once.
+	ImageScope image.Scope
+	MaxUploads int
 
 	// Concurrency is the number of the SDK's workers.
 	Concurrency int
@@ -146,6 +152,7 @@ func (d *Daemon) makeWork(owner string) *image.Manager {
 		}},
 		Runs: &Runs{State: d.state, ID: run}, Log: d.opts.Logger,
 		Owner: owner, Provider: d.opts.ProviderID, Run: run, Grace: d.opts.ScratchGrace,
+		Scope: d.opts.ImageScope, Uploads: uploadsWithin(debug.SetMemoryLimit(-1), d.opts.MaxUploads),
 	})
 
 	d.machines = instance.New(instance.Config{
