@@ -161,6 +161,40 @@ func TestAStrangersInstanceWithOurNameIsLeftAlone(t *testing.T) {
 	}
 }
 
+// An instance with our mark is taken for ours after a lost answer only if it is
+// what was planned: another one is left to a person, as it is.
+func TestAnInstanceThatIsNotAsPlannedIsNotAdopted(t *testing.T) {
+	t.Parallel()
+
+	for name, change := range map[string]func(*specs.Plan){
+		"CPUs":   func(p *specs.Plan) { p.Cpus++ },
+		"memory": func(p *specs.Plan) { p.MemoryBytes += 1 << 30 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			b := newBench(t)
+			made := b.planned("r1")
+			_, err := b.drive(made, b.create)
+			b.ok(err)
+
+			spec := b.planned("r1")
+			change(spec.Plan)
+
+			_, err = b.drive(spec, b.create)
+			if m, ok := errors.AsType[*Mend](err); !ok || !strings.Contains(m.Reason, "bears our mark but not its plan's size") {
+				t.Errorf("got %v", err)
+			}
+
+			if spec.GetInstanceId() != "" {
+				t.Error("it was adopted")
+			}
+
+			b.wantLeft(1, 3)
+		})
+	}
+}
+
 func TestALeftOverDiskInTheWayIsRemovedOnlyIfOurs(t *testing.T) {
 	t.Parallel()
 

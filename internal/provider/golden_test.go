@@ -65,7 +65,7 @@ func golden(t *testing.T) []string {
 func readGolden(t *testing.T, file string) (stored []byte, read, meant *specs.InstanceSpec) {
 	t.Helper()
 
-	text, err := os.ReadFile(file) //nolint:gosec // a test's own file
+	text, err := os.ReadFile(file)
 	if err == nil {
 		stored, err = hex.DecodeString(strings.TrimSpace(string(text)))
 	}
@@ -74,7 +74,7 @@ func readGolden(t *testing.T, file string) (stored []byte, read, meant *specs.In
 		t.Fatal(err)
 	}
 
-	means, err := os.ReadFile(strings.TrimSuffix(file, ".hex") + ".json") //nolint:gosec // a test's own file
+	means, err := os.ReadFile(strings.TrimSuffix(file, ".hex") + ".json")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -60,6 +60,8 @@ type bench struct {
 	transport *http.Transport
 	// factory finds the factory at which Omni registers schematics.
 	factory *http.Transport
+	// seeded says that the image of requests is in the rack.
+	seeded bool
 	// download answers for images at the factory; nil for none.
 	download atomic.Pointer[http.HandlerFunc]
 

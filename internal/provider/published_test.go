@@ -131,7 +131,7 @@ func TestAProvisionedMachineOfThePublishedProviderIsNotLetGoOf(t *testing.T) {
 func TestAPlanBesideAMachineOfThePublishedProviderMakesNoSecondOne(t *testing.T) {
 	t.Parallel()
 
-	bubble(t, func(t *testing.T, b *bench) {
+	bubble(t, func(_ *testing.T, b *bench) {
 		planned := b.plannedFor(theRequest)
 
 		b.ask(theRequest)

@@ -123,7 +123,7 @@ func TestAMachineThatVanishesOrNeverJoinsIsTold(t *testing.T) {
 func TestAProvisionedRequestWithoutAMachineIsTold(t *testing.T) {
 	t.Parallel()
 
-	bubble(t, func(t *testing.T, b *bench) {
+	bubble(t, func(_ *testing.T, b *bench) {
 		planned := b.plannedFor(theRequest)
 
 		b.ask(theRequest)
