@@ -138,7 +138,7 @@ func (r *fakeRack) bears(key string) bool {
 	return false
 }
 
-func listed[T any](r *fakeRack, ctx context.Context, op, project string, all func() []T) ([]T, error) {
+func listed[T any](ctx context.Context, r *fakeRack, op, project string, all func() []T) ([]T, error) {
 	var out []T
 
 	err := r.w.call(ctx, "rack "+op, func() error {
@@ -215,7 +215,7 @@ func (d *fakeDisk) view() oxide.Disk {
 }
 
 func (r *fakeRack) ListInstances(ctx context.Context, project string) ([]oxide.Instance, error) {
-	return listed(r, ctx, "list instances", project, func() (out []oxide.Instance) {
+	return listed(ctx, r, "list instances", project, func() (out []oxide.Instance) {
 		for _, id := range slices.Sorted(maps.Keys(r.instances)) {
 			out = append(out, r.instances[id].view())
 		}
@@ -225,7 +225,7 @@ func (r *fakeRack) ListInstances(ctx context.Context, project string) ([]oxide.I
 }
 
 func (r *fakeRack) ListDisks(ctx context.Context, project string) ([]oxide.Disk, error) {
-	return listed(r, ctx, "list disks", project, func() (out []oxide.Disk) {
+	return listed(ctx, r, "list disks", project, func() (out []oxide.Disk) {
 		for _, id := range slices.Sorted(maps.Keys(r.disks)) {
 			out = append(out, r.disks[id].view())
 		}
@@ -235,11 +235,11 @@ func (r *fakeRack) ListDisks(ctx context.Context, project string) ([]oxide.Disk,
 }
 
 func (r *fakeRack) ListSnapshots(ctx context.Context, project string) ([]oxide.Snapshot, error) {
-	return listed(r, ctx, "list snapshots", project, func() []oxide.Snapshot { return slices.Collect(maps.Values(r.snapshots)) })
+	return listed(ctx, r, "list snapshots", project, func() []oxide.Snapshot { return slices.Collect(maps.Values(r.snapshots)) })
 }
 
 func (r *fakeRack) ListFloatingIPs(ctx context.Context, project string) ([]oxide.FloatingIp, error) {
-	return listed(r, ctx, "list addresses", project, func() (out []oxide.FloatingIp) {
+	return listed(ctx, r, "list addresses", project, func() (out []oxide.FloatingIp) {
 		for _, id := range slices.Sorted(maps.Keys(r.addresses)) {
 			out = append(out, *r.addresses[id])
 		}
@@ -249,11 +249,11 @@ func (r *fakeRack) ListFloatingIPs(ctx context.Context, project string) ([]oxide
 }
 
 func (r *fakeRack) ListAntiAffinityGroups(ctx context.Context, project string) ([]oxide.AntiAffinityGroup, error) {
-	return listed(r, ctx, "list groups", project, func() []oxide.AntiAffinityGroup { return slices.Collect(maps.Values(r.groups)) })
+	return listed(ctx, r, "list groups", project, func() []oxide.AntiAffinityGroup { return slices.Collect(maps.Values(r.groups)) })
 }
 
 func (r *fakeRack) ListAntiAffinityGroupMembers(ctx context.Context, id string) ([]oxide.AntiAffinityGroupMember, error) {
-	return listed(r, ctx, "list members", projectID, func() []oxide.AntiAffinityGroupMember {
+	return listed(ctx, r, "list members", projectID, func() []oxide.AntiAffinityGroupMember {
 		return make([]oxide.AntiAffinityGroupMember, r.members[id])
 	})
 }

@@ -139,7 +139,7 @@ func (j *Janitor) judgeScratch(ctx context.Context, f *finding) error {
 }
 
 // ErrNothingListed is the refusal to delete anything while Omni lists nothing.
-var ErrNothingListed = errors.New("Omni lists no machine request at all") //nolint:staticcheck // a name
+var ErrNothingListed = errors.New("Omni lists no machine request at all")
 
 // Delete removes what a report has found, and returns when all of it is gone,
 // when nothing can be done about the rest, or when ctx ends. instances is the
