@@ -136,7 +136,6 @@ func tellRemains(w io.Writer, r *provider.Remains) {
 	for _, d := range r.Disks {
 		line("  disk %s", named(d))
 	}
-
 }
 
 func named(n provider.Named) string {
