@@ -162,9 +162,15 @@ func (w *world) run(change ...func(*janitor.Config)) (stop func()) {
 // runFor runs one for a time.
 func (w *world) runFor(d time.Duration, change ...func(*janitor.Config)) {
 	stop := w.run(change...)
+	w.pass(d)
+	stop()
+}
+
+// pass lets fake time pass, and everything settle.
+func (w *world) pass(d time.Duration) {
+	w.t.Helper()
 	time.Sleep(d)
 	synctest.Wait()
-	stop()
 }
 
 // changes are the operations that change something.

@@ -179,11 +179,11 @@ func TestWhatIsThereAgainIsLeftAlone(t *testing.T) {
 
 				stop := w.run()
 
-				time.Sleep(grace - time.Second)
+				w.pass(grace - time.Second)
 				// The guard's first read comes after the look that makes it due.
 				w.before["omni read request gone-1"] = func() { change(w) }
 
-				time.Sleep(grace)
+				w.pass(grace)
 				stop()
 
 				if what == "request" {
@@ -220,14 +220,14 @@ func TestCompleteListsOrNothing(t *testing.T) {
 				w.fails[op] = classErr(rack.ClassInternal)
 				w.mu.Unlock()
 
-				time.Sleep(3 * grace)
+				w.pass(3 * grace)
 				w.untouched("without " + op)
 
 				w.mu.Lock()
 				delete(w.fails, op)
 				w.mu.Unlock()
 
-				time.Sleep(2*grace + 5*time.Minute)
+				w.pass(2*grace + 5*time.Minute)
 				stop()
 
 				if w.rack.bears(naming.RequestKey("gone-1")) || w.omni.requests["stuck"] != nil || len(w.omni.states) != 1 {

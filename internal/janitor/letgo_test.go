@@ -31,24 +31,24 @@ func TestAStuckFinalizerIsRemoved(t *testing.T) {
 		w.stuck("comes-and-goes")
 
 		stop := w.run()
-		time.Sleep(grace - time.Second)
+		w.pass(grace - time.Second)
 		w.untouched("before the grace")
 
 		w.mu.Lock()
 		w.omni.statuses["comes-and-goes"] = true
 		w.mu.Unlock()
-		time.Sleep(time.Minute)
+		w.pass(time.Minute)
 
 		w.mu.Lock()
 		delete(w.omni.statuses, "comes-and-goes")
 		w.mu.Unlock()
-		time.Sleep(grace - time.Minute)
+		w.pass(grace - time.Minute)
 
 		if got := w.changes(); !slices.Equal(got, []string{"omni release stuck"}) {
 			t.Errorf("done: %q", got)
 		}
 
-		time.Sleep(5 * time.Minute)
+		w.pass(5 * time.Minute)
 		stop()
 
 		if got := w.changes(); len(got) != 2 || got[1] != "omni release comes-and-goes" {
@@ -190,7 +190,7 @@ func TestTheBrake(t *testing.T) {
 				}
 
 				stop := w.run()
-				time.Sleep(3 * grace)
+				w.pass(3 * grace)
 
 				if brake := w.brake; (brake != "") != tt.on {
 					t.Errorf("the brake says %q", brake)
@@ -218,7 +218,7 @@ func TestAnEndBetweenTheListsIsNoReasonForTheBrake(t *testing.T) {
 		w.live("last")
 
 		stop := w.run()
-		time.Sleep(5*time.Minute + time.Second)
+		w.pass(5*time.Minute + time.Second)
 
 		w.mu.Lock()
 		w.before["omni list requests"] = func() {
@@ -232,7 +232,7 @@ func TestAnEndBetweenTheListsIsNoReasonForTheBrake(t *testing.T) {
 		}
 		w.mu.Unlock()
 
-		time.Sleep(3 * grace)
+		w.pass(3 * grace)
 
 		if w.brake != "" {
 			t.Errorf("the brake says %q", w.brake)
