@@ -181,7 +181,9 @@ func TestWhatIsThereAgainIsLeftAlone(t *testing.T) {
 
 				w.pass(grace - time.Second)
 				// The guard's first read comes after the look that makes it due.
+				w.mu.Lock()
 				w.before["omni read request gone-1"] = func() { change(w) }
+				w.mu.Unlock()
 
 				w.pass(grace)
 				stop()
