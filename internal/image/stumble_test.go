@@ -36,3 +36,21 @@ func TestAnUploadThatStumblesSaysWhy(t *testing.T) {
 		t.Errorf("all is well again, and it says %q", got)
 	}
 }
+
+// A factory that builds says nothing for minutes: the user sees for how long.
+func TestAWaitForABuildSaysHowLong(t *testing.T) {
+	t.Parallel()
+
+	j := newJob(naming.ImageIdentity{Talos: "1.13.5"}, key{}, func(error) {})
+	j.enter(PhaseOpening)
+
+	start := time.Now()
+
+	if got := j.line(start); got != "waiting for the image factory to build the Talos 1.13.5 image" {
+		t.Errorf("got %q", got)
+	}
+
+	if got := j.line(start.Add(7*time.Minute + time.Second)); !strings.HasSuffix(got, ", for 7 min so far; it may take 20") {
+		t.Errorf("got %q", got)
+	}
+}

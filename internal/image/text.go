@@ -91,7 +91,7 @@ func (j *job) line(now time.Time) string {
 		return last.text
 	}
 
-	j.shown = shown{text: clip(j.text(), maxReason), at: now, phase: j.phase, attempt: j.attempts, percent: p}
+	j.shown = shown{text: clip(j.text(now), maxReason), at: now, phase: j.phase, attempt: j.attempts, percent: p}
 
 	return j.shown.text
 }
@@ -104,14 +104,20 @@ func (j *job) percent() uint64 {
 	return j.done * 100 / j.total
 }
 
-func (j *job) text() string {
+func (j *job) text(now time.Time) string {
 	what := fmt.Sprintf("Talos %s image", j.identity.Talos)
 
 	switch j.phase {
 	case PhaseQueued:
 		return fmt.Sprintf("waiting to upload the %s until another upload ends", what)
 	case PhaseOpening:
-		return fmt.Sprintf("waiting for the image factory to build the %s", what)
+		line := "waiting for the image factory to build the " + what
+		// It says nothing until it is done, so the time is all the progress there is.
+		if minutes := int(now.Sub(j.since).Minutes()); minutes > 0 {
+			line += fmt.Sprintf(", for %d min so far; it may take 20", minutes)
+		}
+
+		return line
 	case PhaseUploading:
 		line := fmt.Sprintf("uploading %s: %d %% (%d of %d MiB)", what, j.percent(), j.done/mib, (j.total+mib-1)/mib)
 		if j.stumbles != "" {
