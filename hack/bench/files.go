@@ -138,7 +138,7 @@ func program(ctx context.Context, out, name string, args ...string) error {
 	}
 
 	return writeFile(out, func(w io.Writer) error {
-		cmd := exec.CommandContext(ctx, name, args...) //nolint:gosec // fixed names
+		cmd := exec.CommandContext(ctx, name, args...)
 		cmd.Stdout, cmd.Stderr = w, os.Stderr
 
 		return cmd.Run()

@@ -134,7 +134,7 @@ func importImages(ctx context.Context, c importConfig, w *wire) error {
 
 	defer func() {
 		stop()
-		<-running
+		<-running //nolint:errcheck // told below, or something else was
 	}()
 
 	if err := w.tell(struct{}{}); err != nil || !w.wait() {

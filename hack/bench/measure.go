@@ -96,7 +96,9 @@ func (r row) sample(ctx context.Context, f imageFiles) (sample, error) {
 		return s, err
 	}
 
-	return s, r.uploadedAlone(ctx, f, &s)
+	err = r.uploadedAlone(ctx, f, &s)
+
+	return s, err
 }
 
 // imported runs the importer against a new rack.

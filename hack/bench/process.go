@@ -38,7 +38,7 @@ func inRole[C any](f func(ctx context.Context, c C, w *wire) error) func(context
 
 		w := &wire{lines: make(chan struct{})}
 
-		go w.listen(cancel) //nolint:contextcheck // it is what ends the context
+		go w.listen(cancel)
 
 		return f(ctx, c, w)
 	}
@@ -87,7 +87,7 @@ func start(ctx context.Context, role string, config, ready any) (*part, error) {
 		return nil, err
 	}
 
-	p := &part{role: role, cmd: exec.CommandContext(ctx, self, role, string(text))} //nolint:gosec // this program itself
+	p := &part{role: role, cmd: exec.CommandContext(ctx, self, role, string(text))}
 	p.cmd.Stderr = &p.errs
 
 	if p.stdin, err = p.cmd.StdinPipe(); err != nil {

@@ -166,12 +166,12 @@ func (f *scriptedFactory) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 
 	if cut >= 0 {
-		w.Write(data[:min(cut, len(data))])   //nolint:errcheck // the client sees it
+		w.Write(data[:min(cut, len(data))])
 		http.NewResponseController(w).Flush() //nolint:errcheck // as above
 		panic(http.ErrAbortHandler)
 	}
 
-	w.Write(data) //nolint:errcheck // the client sees it
+	w.Write(data)
 }
 
 // inMemory serves without sockets, so that time can be fake.
@@ -179,14 +179,17 @@ func inMemory(t *testing.T, h http.Handler) *http.Transport {
 	t.Helper()
 
 	l := bufconn.Listen(1 << 20)
-	s := &http.Server{Handler: h} //nolint:gosec // nobody else can reach it
+	s := &http.Server{Handler: h}
 	done := make(chan error, 1)
 
 	go func() { done <- s.Serve(l) }()
 
 	t.Cleanup(func() {
-		s.Close() //nolint:errcheck // nothing is left to serve
-		<-done
+		s.Close()
+
+		if err := <-done; !errors.Is(err, http.ErrServerClosed) {
+			t.Error(err)
+		}
 	})
 
 	return &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return l.DialContext(ctx) }}

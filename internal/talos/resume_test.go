@@ -76,7 +76,7 @@ func (f *flaky) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		data = data[:limit]
 	}
 
-	w.Write(data) //nolint:errcheck // the reader may leave
+	w.Write(data)
 	flush(w)
 
 	if limit >= 0 && f.stall {

@@ -1,6 +1,7 @@
 package talos
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -190,7 +191,7 @@ func (s *source) skip(a *answer) error {
 		return fmt.Errorf("%w: %d bytes, after it had broken off at %d", errTruncated, n, s.done.Load())
 	}
 
-	if string(sum.Sum(nil)) != string(s.sum.Sum(nil)) {
+	if !bytes.Equal(sum.Sum(nil), s.sum.Sum(nil)) {
 		return errChanged
 	}
 

@@ -140,7 +140,7 @@ func TestDamagedXZBlocksAreFound(t *testing.T) {
 
 	var data []byte
 
-	base := serve(t, func(w http.ResponseWriter, _ *http.Request) { w.Write(data) }) //nolint:errcheck // the reader may leave
+	base := serve(t, func(w http.ResponseWriter, _ *http.Request) { w.Write(data) })
 
 	// Headers, the first block's data, index and footer.
 	places := []int{0, 9, 12, 13, 17, 20, 29, 31, len(packed) / 2}
@@ -169,7 +169,7 @@ func TestAStreamOfBlocksCanBeLeft(t *testing.T) {
 	t.Parallel()
 
 	packed, _ := xzOfBlocks(t)
-	base := serve(t, func(w http.ResponseWriter, _ *http.Request) { w.Write(packed) }) //nolint:errcheck // the reader leaves
+	base := serve(t, func(w http.ResponseWriter, _ *http.Request) { w.Write(packed) })
 
 	stream, err := newFactory(t, talos.FactoryConfig{}).Open(t.Context(), at(base))
 	if err != nil {
