@@ -58,26 +58,30 @@ func (f *Factory) again(ctx context.Context, image ImageURL, form, same string, 
 		return nil, err
 	}
 
-	switch {
-	case resp.StatusCode == http.StatusPartialContent && extra.Get("Range") != "":
-		err = s.fits(resp, done)
-	case resp.StatusCode == http.StatusOK && s.total >= 0 && resp.ContentLength >= 0 && resp.ContentLength != s.total:
-		err = errChanged
-	case resp.StatusCode == http.StatusOK:
-		err = s.skip(a)
-	case resp.StatusCode == http.StatusRequestedRangeNotSatisfiable, resp.StatusCode == http.StatusPreconditionFailed:
-		err = errChanged
-	default:
-		err = f.refusal(about, resp, a)
-	}
-
-	if err != nil {
+	if err := f.goesOn(about, resp, a, s, extra.Get("Range") != ""); err != nil {
 		a.close()
 
 		return nil, err
 	}
 
 	return a, nil
+}
+
+// goesOn brings an answer to where the download broke off, or tells why it can
+// not be.
+func (f *Factory) goesOn(about FactoryError, resp *http.Response, a *answer, s *source, ranged bool) error {
+	switch {
+	case resp.StatusCode == http.StatusPartialContent && ranged:
+		return s.fits(resp, s.done.Load())
+	case resp.StatusCode == http.StatusOK && s.total >= 0 && resp.ContentLength >= 0 && resp.ContentLength != s.total:
+		return errChanged
+	case resp.StatusCode == http.StatusOK:
+		return s.skip(a)
+	case resp.StatusCode == http.StatusRequestedRangeNotSatisfiable, resp.StatusCode == http.StatusPreconditionFailed:
+		return errChanged
+	}
+
+	return f.refusal(about, resp, a)
 }
 
 // fits holds a partial answer against what was asked for.
