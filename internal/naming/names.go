@@ -54,7 +54,13 @@ func Instance(requestID string) string {
 // to MaxDiskRole characters; what distinguishes the disk stands in the first
 // 20, which the guest sees.
 func Disk(role, requestID string) string {
-	head := readable(role, "d", MaxDiskRole) + "-" + hashed(diskHash, role, requestID) + "-"
+	shown := role
+	// One that fits stays as the class has it, so that a selector can name it.
+	if !legalName.MatchString(role) || len(role) > MaxDiskRole {
+		shown = readable(role, "d", MaxDiskRole)
+	}
+
+	head := shown + "-" + hashed(diskHash, role, requestID) + "-"
 
 	return head + readable(requestID, "m", maxName-len(head))
 }
