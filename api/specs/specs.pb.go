@@ -52,14 +52,19 @@ type InstanceSpec struct {
 	// incarnation counts the instances made for this request that were proven
 	// gone before the request was provisioned. It is 0 for the first instance.
 	Incarnation uint32 `protobuf:"varint,8,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
-	// unsure_create is the time of the newest create call whose answer was lost.
+	// unsure_create is the time of the newest create call, of the instance or of a
+	// floating address, whose answer was lost.
 	// The rack may finish such a call late, so teardown does not end before the
 	// planned names were absent for a settling time after it.
 	UnsureCreate *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=unsure_create,json=unsureCreate,proto3" json:"unsure_create,omitempty"`
 	// patched_instance_id is the instance that the config patches in Omni are for.
 	PatchedInstanceId string `protobuf:"bytes,10,opt,name=patched_instance_id,json=patchedInstanceId,proto3" json:"patched_instance_id,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// floating_ips are the floating addresses that are made for this machine.
+	FloatingIps []*FloatingIPRef `protobuf:"bytes,11,rep,name=floating_ips,json=floatingIps,proto3" json:"floating_ips,omitempty"`
+	// set_group_id is the anti-affinity group of plan.set_group, once it is known.
+	SetGroupId    string `protobuf:"bytes,12,opt,name=set_group_id,json=setGroupId,proto3" json:"set_group_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *InstanceSpec) Reset() {
@@ -162,12 +167,27 @@ func (x *InstanceSpec) GetPatchedInstanceId() string {
 	return ""
 }
 
+func (x *InstanceSpec) GetFloatingIps() []*FloatingIPRef {
+	if x != nil {
+		return x.FloatingIps
+	}
+	return nil
+}
+
+func (x *InstanceSpec) GetSetGroupId() string {
+	if x != nil {
+		return x.SetGroupId
+	}
+	return ""
+}
+
 // Plan is what will be made, resolved to what existed when it was made. Later
 // steps carry it out and never compute another.
 type Plan struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// format grows when a plan holds what an older version would not carry out. A
-	// version refuses plans of a format beyond its own. It is 1.
+	// version refuses plans of a format beyond its own. It is 2 for a plan with one
+	// of the fields from 21 on or their like in other messages, else 1.
 	Format uint32 `protobuf:"varint,18,opt,name=format,proto3" json:"format,omitempty"`
 	// request_hash is `1:` and the hex SHA-256 of the machine request's spec in
 	// canonical form, never of defaults or configuration.
@@ -197,7 +217,19 @@ type Plan struct {
 	PlannedAt         *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=planned_at,json=plannedAt,proto3" json:"planned_at,omitempty"`
 	// on_stopped is what happens when the instance is seen stopped or failed
 	// after it was provisioned: `leave` or `start`; empty is `leave`.
-	OnStopped     string `protobuf:"bytes,20,opt,name=on_stopped,json=onStopped,proto3" json:"on_stopped,omitempty"`
+	OnStopped string `protobuf:"bytes,20,opt,name=on_stopped,json=onStopped,proto3" json:"on_stopped,omitempty"`
+	// description is one line for people, at the end of those of all objects.
+	Description string            `protobuf:"bytes,21,opt,name=description,proto3" json:"description,omitempty"`
+	ExternalIps []*ExternalIPPlan `protobuf:"bytes,22,rep,name=external_ips,json=externalIps,proto3" json:"external_ips,omitempty"`
+	SetGroup    *SetGroupPlan     `protobuf:"bytes,23,opt,name=set_group,json=setGroup,proto3" json:"set_group,omitempty"`
+	// node_labels are `key=value` each, by key; they go into a config patch, if
+	// there are any.
+	NodeLabels []string `protobuf:"bytes,24,rep,name=node_labels,json=nodeLabels,proto3" json:"node_labels,omitempty"`
+	// pin_hostname has a config patch give the node the instance's name.
+	PinHostname bool `protobuf:"varint,25,opt,name=pin_hostname,json=pinHostname,proto3" json:"pin_hostname,omitempty"`
+	// trusted_roots is a document of a Talos machine config, from its separator to
+	// its last line, that stands after the join config in the user-data.
+	TrustedRoots  string `protobuf:"bytes,26,opt,name=trusted_roots,json=trustedRoots,proto3" json:"trusted_roots,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -372,6 +404,205 @@ func (x *Plan) GetOnStopped() string {
 	return ""
 }
 
+func (x *Plan) GetDescription() string {
+	if x != nil {
+		return x.Description
+	}
+	return ""
+}
+
+func (x *Plan) GetExternalIps() []*ExternalIPPlan {
+	if x != nil {
+		return x.ExternalIps
+	}
+	return nil
+}
+
+func (x *Plan) GetSetGroup() *SetGroupPlan {
+	if x != nil {
+		return x.SetGroup
+	}
+	return nil
+}
+
+func (x *Plan) GetNodeLabels() []string {
+	if x != nil {
+		return x.NodeLabels
+	}
+	return nil
+}
+
+func (x *Plan) GetPinHostname() bool {
+	if x != nil {
+		return x.PinHostname
+	}
+	return false
+}
+
+func (x *Plan) GetTrustedRoots() string {
+	if x != nil {
+		return x.TrustedRoots
+	}
+	return ""
+}
+
+// ExternalIPPlan is one address that the machine is reached at from outside.
+type ExternalIPPlan struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// type is `ephemeral` or `floating`.
+	Type string `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
+	// ip_version is `v4` or `v6`.
+	IpVersion string `protobuf:"bytes,2,opt,name=ip_version,json=ipVersion,proto3" json:"ip_version,omitempty"`
+	// pool_id is the pool to take it from; empty for the silo's default one.
+	PoolId string `protobuf:"bytes,3,opt,name=pool_id,json=poolId,proto3" json:"pool_id,omitempty"`
+	// floating_ip_id is the one, of those that the class lists, that this machine
+	// has; empty for a floating address that is made for it. Another one is put
+	// here if it turns out to be somebody else's before the instance is made.
+	FloatingIpId string `protobuf:"bytes,4,opt,name=floating_ip_id,json=floatingIpId,proto3" json:"floating_ip_id,omitempty"`
+	// name is that of a floating address.
+	Name          string `protobuf:"bytes,5,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExternalIPPlan) Reset() {
+	*x = ExternalIPPlan{}
+	mi := &file_specs_specs_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExternalIPPlan) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExternalIPPlan) ProtoMessage() {}
+
+func (x *ExternalIPPlan) ProtoReflect() protoreflect.Message {
+	mi := &file_specs_specs_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExternalIPPlan.ProtoReflect.Descriptor instead.
+func (*ExternalIPPlan) Descriptor() ([]byte, []int) {
+	return file_specs_specs_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *ExternalIPPlan) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *ExternalIPPlan) GetIpVersion() string {
+	if x != nil {
+		return x.IpVersion
+	}
+	return ""
+}
+
+func (x *ExternalIPPlan) GetPoolId() string {
+	if x != nil {
+		return x.PoolId
+	}
+	return ""
+}
+
+func (x *ExternalIPPlan) GetFloatingIpId() string {
+	if x != nil {
+		return x.FloatingIpId
+	}
+	return ""
+}
+
+func (x *ExternalIPPlan) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+// SetGroupPlan is the place of the machine in the groups of its machine set.
+type SetGroupPlan struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// set is the ID of the machine request set.
+	Set string `protobuf:"bytes,1,opt,name=set,proto3" json:"set,omitempty"`
+	// policy is `allow` or `fail`.
+	Policy string `protobuf:"bytes,2,opt,name=policy,proto3" json:"policy,omitempty"`
+	// number is that of the group among those of the set, from 0.
+	Number uint32 `protobuf:"varint,3,opt,name=number,proto3" json:"number,omitempty"`
+	// name is that of the group in the rack.
+	Name          string `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetGroupPlan) Reset() {
+	*x = SetGroupPlan{}
+	mi := &file_specs_specs_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetGroupPlan) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetGroupPlan) ProtoMessage() {}
+
+func (x *SetGroupPlan) ProtoReflect() protoreflect.Message {
+	mi := &file_specs_specs_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetGroupPlan.ProtoReflect.Descriptor instead.
+func (*SetGroupPlan) Descriptor() ([]byte, []int) {
+	return file_specs_specs_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *SetGroupPlan) GetSet() string {
+	if x != nil {
+		return x.Set
+	}
+	return ""
+}
+
+func (x *SetGroupPlan) GetPolicy() string {
+	if x != nil {
+		return x.Policy
+	}
+	return ""
+}
+
+func (x *SetGroupPlan) GetNumber() uint32 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *SetGroupPlan) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
 // DiskPlan is one disk to be made with the instance.
 type DiskPlan struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
@@ -387,7 +618,7 @@ type DiskPlan struct {
 
 func (x *DiskPlan) Reset() {
 	*x = DiskPlan{}
-	mi := &file_specs_specs_proto_msgTypes[2]
+	mi := &file_specs_specs_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -399,7 +630,7 @@ func (x *DiskPlan) String() string {
 func (*DiskPlan) ProtoMessage() {}
 
 func (x *DiskPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_specs_specs_proto_msgTypes[2]
+	mi := &file_specs_specs_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -412,7 +643,7 @@ func (x *DiskPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiskPlan.ProtoReflect.Descriptor instead.
 func (*DiskPlan) Descriptor() ([]byte, []int) {
-	return file_specs_specs_proto_rawDescGZIP(), []int{2}
+	return file_specs_specs_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *DiskPlan) GetName() string {
@@ -450,16 +681,23 @@ type NicPlan struct {
 	VpcName    string                 `protobuf:"bytes,2,opt,name=vpc_name,json=vpcName,proto3" json:"vpc_name,omitempty"`
 	SubnetName string                 `protobuf:"bytes,3,opt,name=subnet_name,json=subnetName,proto3" json:"subnet_name,omitempty"`
 	// ip_config is `v4`, `v6` or `dual_stack`.
-	IpConfig      string `protobuf:"bytes,4,opt,name=ip_config,json=ipConfig,proto3" json:"ip_config,omitempty"`
-	VpcId         string `protobuf:"bytes,5,opt,name=vpc_id,json=vpcId,proto3" json:"vpc_id,omitempty"`
-	SubnetId      string `protobuf:"bytes,6,opt,name=subnet_id,json=subnetId,proto3" json:"subnet_id,omitempty"`
+	IpConfig string `protobuf:"bytes,4,opt,name=ip_config,json=ipConfig,proto3" json:"ip_config,omitempty"`
+	VpcId    string `protobuf:"bytes,5,opt,name=vpc_id,json=vpcId,proto3" json:"vpc_id,omitempty"`
+	SubnetId string `protobuf:"bytes,6,opt,name=subnet_id,json=subnetId,proto3" json:"subnet_id,omitempty"`
+	// transit_ips are networks that the interface may send from and receive for.
+	TransitIps []string `protobuf:"bytes,7,rep,name=transit_ips,json=transitIps,proto3" json:"transit_ips,omitempty"`
+	// ipv4 and ipv6 are fixed private addresses; empty leaves them to the rack.
+	// Another one of the class is put here if it turns out to be somebody else's
+	// before the instance is made.
+	Ipv4          string `protobuf:"bytes,8,opt,name=ipv4,proto3" json:"ipv4,omitempty"`
+	Ipv6          string `protobuf:"bytes,9,opt,name=ipv6,proto3" json:"ipv6,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *NicPlan) Reset() {
 	*x = NicPlan{}
-	mi := &file_specs_specs_proto_msgTypes[3]
+	mi := &file_specs_specs_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -471,7 +709,7 @@ func (x *NicPlan) String() string {
 func (*NicPlan) ProtoMessage() {}
 
 func (x *NicPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_specs_specs_proto_msgTypes[3]
+	mi := &file_specs_specs_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -484,7 +722,7 @@ func (x *NicPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NicPlan.ProtoReflect.Descriptor instead.
 func (*NicPlan) Descriptor() ([]byte, []int) {
-	return file_specs_specs_proto_rawDescGZIP(), []int{3}
+	return file_specs_specs_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *NicPlan) GetName() string {
@@ -529,6 +767,27 @@ func (x *NicPlan) GetSubnetId() string {
 	return ""
 }
 
+func (x *NicPlan) GetTransitIps() []string {
+	if x != nil {
+		return x.TransitIps
+	}
+	return nil
+}
+
+func (x *NicPlan) GetIpv4() string {
+	if x != nil {
+		return x.Ipv4
+	}
+	return ""
+}
+
+func (x *NicPlan) GetIpv6() string {
+	if x != nil {
+		return x.Ipv6
+	}
+	return ""
+}
+
 // ImagePlan names a Talos image completely.
 type ImagePlan struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -540,14 +799,20 @@ type ImagePlan struct {
 	SecureBoot   bool   `protobuf:"varint,4,opt,name=secure_boot,json=secureBoot,proto3" json:"secure_boot,omitempty"`
 	// factory_host is host[:port] of the image factory, for identity only; the
 	// address to download from is asked for at each try.
-	FactoryHost   string `protobuf:"bytes,5,opt,name=factory_host,json=factoryHost,proto3" json:"factory_host,omitempty"`
+	FactoryHost string `protobuf:"bytes,5,opt,name=factory_host,json=factoryHost,proto3" json:"factory_host,omitempty"`
+	// extensions and kernel_args are those that the class adds to the request's.
+	Extensions []string `protobuf:"bytes,6,rep,name=extensions,proto3" json:"extensions,omitempty"`
+	KernelArgs []string `protobuf:"bytes,7,rep,name=kernel_args,json=kernelArgs,proto3" json:"kernel_args,omitempty"`
+	// scope is `silo` or `project`; empty is the silo if the token may, else the
+	// project.
+	Scope         string `protobuf:"bytes,8,opt,name=scope,proto3" json:"scope,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ImagePlan) Reset() {
 	*x = ImagePlan{}
-	mi := &file_specs_specs_proto_msgTypes[4]
+	mi := &file_specs_specs_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -559,7 +824,7 @@ func (x *ImagePlan) String() string {
 func (*ImagePlan) ProtoMessage() {}
 
 func (x *ImagePlan) ProtoReflect() protoreflect.Message {
-	mi := &file_specs_specs_proto_msgTypes[4]
+	mi := &file_specs_specs_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -572,7 +837,7 @@ func (x *ImagePlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImagePlan.ProtoReflect.Descriptor instead.
 func (*ImagePlan) Descriptor() ([]byte, []int) {
-	return file_specs_specs_proto_rawDescGZIP(), []int{4}
+	return file_specs_specs_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ImagePlan) GetSchematicId() string {
@@ -610,6 +875,27 @@ func (x *ImagePlan) GetFactoryHost() string {
 	return ""
 }
 
+func (x *ImagePlan) GetExtensions() []string {
+	if x != nil {
+		return x.Extensions
+	}
+	return nil
+}
+
+func (x *ImagePlan) GetKernelArgs() []string {
+	if x != nil {
+		return x.KernelArgs
+	}
+	return nil
+}
+
+func (x *ImagePlan) GetScope() string {
+	if x != nil {
+		return x.Scope
+	}
+	return ""
+}
+
 // ImageRef is an Oxide image.
 type ImageRef struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -621,7 +907,7 @@ type ImageRef struct {
 
 func (x *ImageRef) Reset() {
 	*x = ImageRef{}
-	mi := &file_specs_specs_proto_msgTypes[5]
+	mi := &file_specs_specs_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -633,7 +919,7 @@ func (x *ImageRef) String() string {
 func (*ImageRef) ProtoMessage() {}
 
 func (x *ImageRef) ProtoReflect() protoreflect.Message {
-	mi := &file_specs_specs_proto_msgTypes[5]
+	mi := &file_specs_specs_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -646,7 +932,7 @@ func (x *ImageRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImageRef.ProtoReflect.Descriptor instead.
 func (*ImageRef) Descriptor() ([]byte, []int) {
-	return file_specs_specs_proto_rawDescGZIP(), []int{5}
+	return file_specs_specs_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ImageRef) GetId() string {
@@ -676,7 +962,7 @@ type DiskRef struct {
 
 func (x *DiskRef) Reset() {
 	*x = DiskRef{}
-	mi := &file_specs_specs_proto_msgTypes[6]
+	mi := &file_specs_specs_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -688,7 +974,7 @@ func (x *DiskRef) String() string {
 func (*DiskRef) ProtoMessage() {}
 
 func (x *DiskRef) ProtoReflect() protoreflect.Message {
-	mi := &file_specs_specs_proto_msgTypes[6]
+	mi := &file_specs_specs_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -701,7 +987,7 @@ func (x *DiskRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiskRef.ProtoReflect.Descriptor instead.
 func (*DiskRef) Descriptor() ([]byte, []int) {
-	return file_specs_specs_proto_rawDescGZIP(), []int{6}
+	return file_specs_specs_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *DiskRef) GetId() string {
@@ -725,6 +1011,70 @@ func (x *DiskRef) GetKind() string {
 	return ""
 }
 
+// FloatingIPRef is a floating address that is made for a machine.
+type FloatingIPRef struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// name is the planned one.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// id is empty until the rack has answered, or the address was found.
+	Id string `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	// create is the newest attempt at making it. It is cleared when id is known.
+	Create        *Attempt `protobuf:"bytes,3,opt,name=create,proto3" json:"create,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FloatingIPRef) Reset() {
+	*x = FloatingIPRef{}
+	mi := &file_specs_specs_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FloatingIPRef) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FloatingIPRef) ProtoMessage() {}
+
+func (x *FloatingIPRef) ProtoReflect() protoreflect.Message {
+	mi := &file_specs_specs_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FloatingIPRef.ProtoReflect.Descriptor instead.
+func (*FloatingIPRef) Descriptor() ([]byte, []int) {
+	return file_specs_specs_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *FloatingIPRef) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *FloatingIPRef) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *FloatingIPRef) GetCreate() *Attempt {
+	if x != nil {
+		return x.Create
+	}
+	return nil
+}
+
 // Attempt says that a call with a side effect is about to be made, or was made
 // and its answer is not known.
 type Attempt struct {
@@ -746,7 +1096,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_specs_specs_proto_msgTypes[7]
+	mi := &file_specs_specs_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -758,7 +1108,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_specs_specs_proto_msgTypes[7]
+	mi := &file_specs_specs_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -771,7 +1121,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_specs_specs_proto_rawDescGZIP(), []int{7}
+	return file_specs_specs_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Attempt) GetAt() *timestamppb.Timestamp {
@@ -828,7 +1178,7 @@ type OwnerSpec struct {
 
 func (x *OwnerSpec) Reset() {
 	*x = OwnerSpec{}
-	mi := &file_specs_specs_proto_msgTypes[8]
+	mi := &file_specs_specs_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -840,7 +1190,7 @@ func (x *OwnerSpec) String() string {
 func (*OwnerSpec) ProtoMessage() {}
 
 func (x *OwnerSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_specs_specs_proto_msgTypes[8]
+	mi := &file_specs_specs_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -853,7 +1203,7 @@ func (x *OwnerSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OwnerSpec.ProtoReflect.Descriptor instead.
 func (*OwnerSpec) Descriptor() ([]byte, []int) {
-	return file_specs_specs_proto_rawDescGZIP(), []int{8}
+	return file_specs_specs_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *OwnerSpec) GetId() string {
@@ -877,7 +1227,7 @@ type RunSpec struct {
 
 func (x *RunSpec) Reset() {
 	*x = RunSpec{}
-	mi := &file_specs_specs_proto_msgTypes[9]
+	mi := &file_specs_specs_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -889,7 +1239,7 @@ func (x *RunSpec) String() string {
 func (*RunSpec) ProtoMessage() {}
 
 func (x *RunSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_specs_specs_proto_msgTypes[9]
+	mi := &file_specs_specs_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -902,7 +1252,7 @@ func (x *RunSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunSpec.ProtoReflect.Descriptor instead.
 func (*RunSpec) Descriptor() ([]byte, []int) {
-	return file_specs_specs_proto_rawDescGZIP(), []int{9}
+	return file_specs_specs_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *RunSpec) GetSequence() uint64 {
@@ -942,7 +1292,7 @@ type LeaseSpec struct {
 
 func (x *LeaseSpec) Reset() {
 	*x = LeaseSpec{}
-	mi := &file_specs_specs_proto_msgTypes[10]
+	mi := &file_specs_specs_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -954,7 +1304,7 @@ func (x *LeaseSpec) String() string {
 func (*LeaseSpec) ProtoMessage() {}
 
 func (x *LeaseSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_specs_specs_proto_msgTypes[10]
+	mi := &file_specs_specs_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -967,7 +1317,7 @@ func (x *LeaseSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseSpec.ProtoReflect.Descriptor instead.
 func (*LeaseSpec) Descriptor() ([]byte, []int) {
-	return file_specs_specs_proto_rawDescGZIP(), []int{10}
+	return file_specs_specs_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *LeaseSpec) GetFormat() uint32 {
@@ -1034,7 +1384,7 @@ type PublishedMachineSpec struct {
 
 func (x *PublishedMachineSpec) Reset() {
 	*x = PublishedMachineSpec{}
-	mi := &file_specs_specs_proto_msgTypes[11]
+	mi := &file_specs_specs_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1046,7 +1396,7 @@ func (x *PublishedMachineSpec) String() string {
 func (*PublishedMachineSpec) ProtoMessage() {}
 
 func (x *PublishedMachineSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_specs_specs_proto_msgTypes[11]
+	mi := &file_specs_specs_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1059,7 +1409,7 @@ func (x *PublishedMachineSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PublishedMachineSpec.ProtoReflect.Descriptor instead.
 func (*PublishedMachineSpec) Descriptor() ([]byte, []int) {
-	return file_specs_specs_proto_rawDescGZIP(), []int{11}
+	return file_specs_specs_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *PublishedMachineSpec) GetField1() []byte {
@@ -1108,7 +1458,7 @@ var File_specs_specs_proto protoreflect.FileDescriptor
 
 const file_specs_specs_proto_rawDesc = "" +
 	"\n" +
-	"\x11specs/specs.proto\x12\x16oxide.infraprovider.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x94\x04\n" +
+	"\x11specs/specs.proto\x12\x16oxide.infraprovider.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x80\x05\n" +
 	"\fInstanceSpec\x120\n" +
 	"\x04plan\x18\x01 \x01(\v2\x1c.oxide.infraprovider.v1.PlanR\x04plan\x126\n" +
 	"\x05image\x18\x02 \x01(\v2 .oxide.infraprovider.v1.ImageRefR\x05image\x127\n" +
@@ -1121,7 +1471,10 @@ const file_specs_specs_proto_rawDesc = "" +
 	"\vincarnation\x18\b \x01(\rR\vincarnation\x12?\n" +
 	"\runsure_create\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\funsureCreate\x12.\n" +
 	"\x13patched_instance_id\x18\n" +
-	" \x01(\tR\x11patchedInstanceId\"\xa6\x06\n" +
+	" \x01(\tR\x11patchedInstanceId\x12H\n" +
+	"\ffloating_ips\x18\v \x03(\v2%.oxide.infraprovider.v1.FloatingIPRefR\vfloatingIps\x12 \n" +
+	"\fset_group_id\x18\f \x01(\tR\n" +
+	"setGroupId\"\xbf\b\n" +
 	"\x04Plan\x12\x16\n" +
 	"\x06format\x18\x12 \x01(\rR\x06format\x12!\n" +
 	"\frequest_hash\x18\x01 \x01(\tR\vrequestHash\x12\x1d\n" +
@@ -1147,14 +1500,33 @@ const file_specs_specs_proto_rawDesc = "" +
 	"\n" +
 	"planned_at\x18\x11 \x01(\v2\x1a.google.protobuf.TimestampR\tplannedAt\x12\x1d\n" +
 	"\n" +
-	"on_stopped\x18\x14 \x01(\tR\tonStopped\"p\n" +
+	"on_stopped\x18\x14 \x01(\tR\tonStopped\x12 \n" +
+	"\vdescription\x18\x15 \x01(\tR\vdescription\x12I\n" +
+	"\fexternal_ips\x18\x16 \x03(\v2&.oxide.infraprovider.v1.ExternalIPPlanR\vexternalIps\x12A\n" +
+	"\tset_group\x18\x17 \x01(\v2$.oxide.infraprovider.v1.SetGroupPlanR\bsetGroup\x12\x1f\n" +
+	"\vnode_labels\x18\x18 \x03(\tR\n" +
+	"nodeLabels\x12!\n" +
+	"\fpin_hostname\x18\x19 \x01(\bR\vpinHostname\x12#\n" +
+	"\rtrusted_roots\x18\x1a \x01(\tR\ftrustedRoots\"\x96\x01\n" +
+	"\x0eExternalIPPlan\x12\x12\n" +
+	"\x04type\x18\x01 \x01(\tR\x04type\x12\x1d\n" +
+	"\n" +
+	"ip_version\x18\x02 \x01(\tR\tipVersion\x12\x17\n" +
+	"\apool_id\x18\x03 \x01(\tR\x06poolId\x12$\n" +
+	"\x0efloating_ip_id\x18\x04 \x01(\tR\ffloatingIpId\x12\x12\n" +
+	"\x04name\x18\x05 \x01(\tR\x04name\"d\n" +
+	"\fSetGroupPlan\x12\x10\n" +
+	"\x03set\x18\x01 \x01(\tR\x03set\x12\x16\n" +
+	"\x06policy\x18\x02 \x01(\tR\x06policy\x12\x16\n" +
+	"\x06number\x18\x03 \x01(\rR\x06number\x12\x12\n" +
+	"\x04name\x18\x04 \x01(\tR\x04name\"p\n" +
 	"\bDiskPlan\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1d\n" +
 	"\n" +
 	"size_bytes\x18\x02 \x01(\x04R\tsizeBytes\x12\x12\n" +
 	"\x04type\x18\x03 \x01(\tR\x04type\x12\x1d\n" +
 	"\n" +
-	"block_size\x18\x04 \x01(\rR\tblockSize\"\xaa\x01\n" +
+	"block_size\x18\x04 \x01(\rR\tblockSize\"\xf3\x01\n" +
 	"\aNicPlan\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n" +
 	"\bvpc_name\x18\x02 \x01(\tR\avpcName\x12\x1f\n" +
@@ -1162,14 +1534,24 @@ const file_specs_specs_proto_rawDesc = "" +
 	"subnetName\x12\x1b\n" +
 	"\tip_config\x18\x04 \x01(\tR\bipConfig\x12\x15\n" +
 	"\x06vpc_id\x18\x05 \x01(\tR\x05vpcId\x12\x1b\n" +
-	"\tsubnet_id\x18\x06 \x01(\tR\bsubnetId\"\xbb\x01\n" +
+	"\tsubnet_id\x18\x06 \x01(\tR\bsubnetId\x12\x1f\n" +
+	"\vtransit_ips\x18\a \x03(\tR\n" +
+	"transitIps\x12\x12\n" +
+	"\x04ipv4\x18\b \x01(\tR\x04ipv4\x12\x12\n" +
+	"\x04ipv6\x18\t \x01(\tR\x04ipv6\"\x92\x02\n" +
 	"\tImagePlan\x12!\n" +
 	"\fschematic_id\x18\x01 \x01(\tR\vschematicId\x12#\n" +
 	"\rtalos_version\x18\x02 \x01(\tR\ftalosVersion\x12\"\n" +
 	"\farchitecture\x18\x03 \x01(\tR\farchitecture\x12\x1f\n" +
 	"\vsecure_boot\x18\x04 \x01(\bR\n" +
 	"secureBoot\x12!\n" +
-	"\ffactory_host\x18\x05 \x01(\tR\vfactoryHost\"9\n" +
+	"\ffactory_host\x18\x05 \x01(\tR\vfactoryHost\x12\x1e\n" +
+	"\n" +
+	"extensions\x18\x06 \x03(\tR\n" +
+	"extensions\x12\x1f\n" +
+	"\vkernel_args\x18\a \x03(\tR\n" +
+	"kernelArgs\x12\x14\n" +
+	"\x05scope\x18\b \x01(\tR\x05scope\"9\n" +
 	"\bImageRef\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
 	"\n" +
@@ -1177,7 +1559,11 @@ const file_specs_specs_proto_rawDesc = "" +
 	"\aDiskRef\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
-	"\x04kind\x18\x03 \x01(\tR\x04kind\"\xb0\x01\n" +
+	"\x04kind\x18\x03 \x01(\tR\x04kind\"l\n" +
+	"\rFloatingIPRef\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x127\n" +
+	"\x06create\x18\x03 \x01(\v2\x1f.oxide.infraprovider.v1.AttemptR\x06create\"\xb0\x01\n" +
 	"\aAttempt\x12*\n" +
 	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\rR\x05count\x12\x1d\n" +
@@ -1219,43 +1605,50 @@ func file_specs_specs_proto_rawDescGZIP() []byte {
 	return file_specs_specs_proto_rawDescData
 }
 
-var file_specs_specs_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_specs_specs_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_specs_specs_proto_goTypes = []any{
 	(*InstanceSpec)(nil),          // 0: oxide.infraprovider.v1.InstanceSpec
 	(*Plan)(nil),                  // 1: oxide.infraprovider.v1.Plan
-	(*DiskPlan)(nil),              // 2: oxide.infraprovider.v1.DiskPlan
-	(*NicPlan)(nil),               // 3: oxide.infraprovider.v1.NicPlan
-	(*ImagePlan)(nil),             // 4: oxide.infraprovider.v1.ImagePlan
-	(*ImageRef)(nil),              // 5: oxide.infraprovider.v1.ImageRef
-	(*DiskRef)(nil),               // 6: oxide.infraprovider.v1.DiskRef
-	(*Attempt)(nil),               // 7: oxide.infraprovider.v1.Attempt
-	(*OwnerSpec)(nil),             // 8: oxide.infraprovider.v1.OwnerSpec
-	(*RunSpec)(nil),               // 9: oxide.infraprovider.v1.RunSpec
-	(*LeaseSpec)(nil),             // 10: oxide.infraprovider.v1.LeaseSpec
-	(*PublishedMachineSpec)(nil),  // 11: oxide.infraprovider.v1.PublishedMachineSpec
-	(*timestamppb.Timestamp)(nil), // 12: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 13: google.protobuf.Duration
+	(*ExternalIPPlan)(nil),        // 2: oxide.infraprovider.v1.ExternalIPPlan
+	(*SetGroupPlan)(nil),          // 3: oxide.infraprovider.v1.SetGroupPlan
+	(*DiskPlan)(nil),              // 4: oxide.infraprovider.v1.DiskPlan
+	(*NicPlan)(nil),               // 5: oxide.infraprovider.v1.NicPlan
+	(*ImagePlan)(nil),             // 6: oxide.infraprovider.v1.ImagePlan
+	(*ImageRef)(nil),              // 7: oxide.infraprovider.v1.ImageRef
+	(*DiskRef)(nil),               // 8: oxide.infraprovider.v1.DiskRef
+	(*FloatingIPRef)(nil),         // 9: oxide.infraprovider.v1.FloatingIPRef
+	(*Attempt)(nil),               // 10: oxide.infraprovider.v1.Attempt
+	(*OwnerSpec)(nil),             // 11: oxide.infraprovider.v1.OwnerSpec
+	(*RunSpec)(nil),               // 12: oxide.infraprovider.v1.RunSpec
+	(*LeaseSpec)(nil),             // 13: oxide.infraprovider.v1.LeaseSpec
+	(*PublishedMachineSpec)(nil),  // 14: oxide.infraprovider.v1.PublishedMachineSpec
+	(*timestamppb.Timestamp)(nil), // 15: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 16: google.protobuf.Duration
 }
 var file_specs_specs_proto_depIdxs = []int32{
 	1,  // 0: oxide.infraprovider.v1.InstanceSpec.plan:type_name -> oxide.infraprovider.v1.Plan
-	5,  // 1: oxide.infraprovider.v1.InstanceSpec.image:type_name -> oxide.infraprovider.v1.ImageRef
-	7,  // 2: oxide.infraprovider.v1.InstanceSpec.create:type_name -> oxide.infraprovider.v1.Attempt
-	6,  // 3: oxide.infraprovider.v1.InstanceSpec.disks:type_name -> oxide.infraprovider.v1.DiskRef
-	7,  // 4: oxide.infraprovider.v1.InstanceSpec.start:type_name -> oxide.infraprovider.v1.Attempt
-	12, // 5: oxide.infraprovider.v1.InstanceSpec.running_since:type_name -> google.protobuf.Timestamp
-	12, // 6: oxide.infraprovider.v1.InstanceSpec.unsure_create:type_name -> google.protobuf.Timestamp
-	2,  // 7: oxide.infraprovider.v1.Plan.boot_disk:type_name -> oxide.infraprovider.v1.DiskPlan
-	2,  // 8: oxide.infraprovider.v1.Plan.disks:type_name -> oxide.infraprovider.v1.DiskPlan
-	3,  // 9: oxide.infraprovider.v1.Plan.nics:type_name -> oxide.infraprovider.v1.NicPlan
-	4,  // 10: oxide.infraprovider.v1.Plan.image:type_name -> oxide.infraprovider.v1.ImagePlan
-	12, // 11: oxide.infraprovider.v1.Plan.planned_at:type_name -> google.protobuf.Timestamp
-	12, // 12: oxide.infraprovider.v1.Attempt.at:type_name -> google.protobuf.Timestamp
-	13, // 13: oxide.infraprovider.v1.LeaseSpec.duration:type_name -> google.protobuf.Duration
-	14, // [14:14] is the sub-list for method output_type
-	14, // [14:14] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	7,  // 1: oxide.infraprovider.v1.InstanceSpec.image:type_name -> oxide.infraprovider.v1.ImageRef
+	10, // 2: oxide.infraprovider.v1.InstanceSpec.create:type_name -> oxide.infraprovider.v1.Attempt
+	8,  // 3: oxide.infraprovider.v1.InstanceSpec.disks:type_name -> oxide.infraprovider.v1.DiskRef
+	10, // 4: oxide.infraprovider.v1.InstanceSpec.start:type_name -> oxide.infraprovider.v1.Attempt
+	15, // 5: oxide.infraprovider.v1.InstanceSpec.running_since:type_name -> google.protobuf.Timestamp
+	15, // 6: oxide.infraprovider.v1.InstanceSpec.unsure_create:type_name -> google.protobuf.Timestamp
+	9,  // 7: oxide.infraprovider.v1.InstanceSpec.floating_ips:type_name -> oxide.infraprovider.v1.FloatingIPRef
+	4,  // 8: oxide.infraprovider.v1.Plan.boot_disk:type_name -> oxide.infraprovider.v1.DiskPlan
+	4,  // 9: oxide.infraprovider.v1.Plan.disks:type_name -> oxide.infraprovider.v1.DiskPlan
+	5,  // 10: oxide.infraprovider.v1.Plan.nics:type_name -> oxide.infraprovider.v1.NicPlan
+	6,  // 11: oxide.infraprovider.v1.Plan.image:type_name -> oxide.infraprovider.v1.ImagePlan
+	15, // 12: oxide.infraprovider.v1.Plan.planned_at:type_name -> google.protobuf.Timestamp
+	2,  // 13: oxide.infraprovider.v1.Plan.external_ips:type_name -> oxide.infraprovider.v1.ExternalIPPlan
+	3,  // 14: oxide.infraprovider.v1.Plan.set_group:type_name -> oxide.infraprovider.v1.SetGroupPlan
+	10, // 15: oxide.infraprovider.v1.FloatingIPRef.create:type_name -> oxide.infraprovider.v1.Attempt
+	15, // 16: oxide.infraprovider.v1.Attempt.at:type_name -> google.protobuf.Timestamp
+	16, // 17: oxide.infraprovider.v1.LeaseSpec.duration:type_name -> google.protobuf.Duration
+	18, // [18:18] is the sub-list for method output_type
+	18, // [18:18] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_specs_specs_proto_init() }
@@ -1269,7 +1662,7 @@ func file_specs_specs_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_specs_specs_proto_rawDesc), len(file_specs_specs_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   12,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -32,6 +32,11 @@ func (m *Machines) Create(ctx context.Context, spec *specs.InstanceSpec, userDat
 	}
 
 	if len(userData) > maxUserData {
+		if roots := len(spec.GetPlan().GetTrustedRoots()); roots > 0 {
+			return mend(nil, "trusted_cas: %d bytes with the join config of %d are over Oxide's limit of %d for user-data",
+				roots, len(userData)-roots, maxUserData)
+		}
+
 		return mend(nil, "the join config of %d bytes is over Oxide's limit of %d for user-data", len(userData), maxUserData)
 	}
 

@@ -20,7 +20,7 @@ func (m *Machines) params(spec *specs.InstanceSpec, userData string) oxide.Insta
 	i := oxide.InstanceCreate{
 		Name:              oxide.Name(plan.GetInstanceName()),
 		Hostname:          oxide.Hostname(plan.GetInstanceName()),
-		Description:       m.mark(plan.GetRequestId(), naming.KindInstance).Describe("Talos machine " + plan.GetRequestId() + " of Omni."),
+		Description:       m.describe(plan, naming.KindInstance, "Talos machine "+plan.GetRequestId()+" of Omni."),
 		Ncpus:             oxide.InstanceCpuCount(plan.GetCpus()), //nolint:gosec // planned: at most 254
 		Memory:            oxide.ByteCount(plan.GetMemoryBytes()),
 		AutoRestartPolicy: oxide.InstanceAutoRestartPolicy(plan.GetAutoRestartPolicy()),
@@ -32,14 +32,19 @@ func (m *Machines) params(spec *specs.InstanceSpec, userData string) oxide.Insta
 		Start:             &start,
 		BootDisk:          m.bootDisk(spec),
 		NetworkInterfaces: m.nics(plan),
+		ExternalIps:       externalIPs(spec),
 	}
 
 	for _, id := range plan.GetAntiAffinityGroupIds() {
 		i.AntiAffinityGroups = append(i.AntiAffinityGroups, oxide.NameOrId(id))
 	}
 
+	if id := spec.GetSetGroupId(); id != "" {
+		i.AntiAffinityGroups = append(i.AntiAffinityGroups, oxide.NameOrId(id))
+	}
+
 	for _, d := range plan.GetDisks() {
-		i.Disks = append(i.Disks, m.dataDisk(plan.GetRequestId(), d))
+		i.Disks = append(i.Disks, m.dataDisk(plan, d))
 	}
 
 	if plan.GetEnableJumboFrames() {
@@ -54,7 +59,7 @@ func (m *Machines) bootDisk(spec *specs.InstanceSpec) oxide.InstanceDiskAttachme
 
 	return oxide.InstanceDiskAttachment{Value: oxide.InstanceDiskAttachmentCreate{
 		Name:        oxide.Name(plan.GetBootDisk().GetName()),
-		Description: m.mark(plan.GetRequestId(), naming.KindBoot).Describe("Boot disk of machine " + plan.GetRequestId() + "."),
+		Description: m.describe(plan, naming.KindBoot, "Boot disk of machine "+plan.GetRequestId()+"."),
 		Size:        oxide.ByteCount(plan.GetBootDisk().GetSizeBytes()),
 		DiskBackend: oxide.DiskBackend{Value: oxide.DiskBackendDistributed{
 			DiskSource: oxide.DiskSource{Value: oxide.DiskSourceImage{ImageId: spec.GetImage().GetId()}},
@@ -62,7 +67,7 @@ func (m *Machines) bootDisk(spec *specs.InstanceSpec) oxide.InstanceDiskAttachme
 	}}
 }
 
-func (m *Machines) dataDisk(requestID string, d *specs.DiskPlan) oxide.InstanceDiskAttachment {
+func (m *Machines) dataDisk(plan *specs.Plan, d *specs.DiskPlan) oxide.InstanceDiskAttachment {
 	backend := oxide.DiskBackend{Value: oxide.DiskBackendLocal{}}
 
 	if d.GetType() != "local" {
@@ -73,7 +78,7 @@ func (m *Machines) dataDisk(requestID string, d *specs.DiskPlan) oxide.InstanceD
 
 	return oxide.InstanceDiskAttachment{Value: oxide.InstanceDiskAttachmentCreate{
 		Name:        oxide.Name(d.GetName()),
-		Description: m.mark(requestID, naming.KindData).Describe("Data disk of machine " + requestID + "."),
+		Description: m.describe(plan, naming.KindData, "Data disk of machine "+plan.GetRequestId()+"."),
 		Size:        oxide.ByteCount(d.GetSizeBytes()),
 		DiskBackend: backend,
 	}}
@@ -90,29 +95,22 @@ func (m *Machines) nics(plan *specs.Plan) oxide.InstanceNetworkInterfaceAttachme
 	for _, n := range plan.GetNics() {
 		params = append(params, oxide.InstanceNetworkInterfaceCreate{
 			Name:        oxide.Name(n.GetName()),
-			Description: m.mark(plan.GetRequestId(), naming.KindNIC).Describe("Network interface of machine " + plan.GetRequestId() + "."),
+			Description: m.describe(plan, naming.KindNIC, "Network interface of machine "+plan.GetRequestId()+"."),
 			VpcName:     oxide.Name(n.GetVpcName()),
 			SubnetName:  oxide.Name(n.GetSubnetName()),
-			IpConfig:    ipStack(n.GetIpConfig()),
+			IpConfig:    ipStack(n),
 		})
 	}
 
 	return oxide.InstanceNetworkInterfaceAttachment{Value: oxide.InstanceNetworkInterfaceAttachmentCreate{Params: params}}
 }
 
-// ipStack asks for automatic private addresses of the given versions.
-func ipStack(config string) oxide.PrivateIpStackCreate {
-	v4 := oxide.PrivateIpv4StackCreate{Ip: oxide.Ipv4Assignment{Value: oxide.Ipv4AssignmentAuto{}}}
-	v6 := oxide.PrivateIpv6StackCreate{Ip: oxide.Ipv6Assignment{Value: oxide.Ipv6AssignmentAuto{}}}
-
-	switch config {
-	case "v6":
-		return oxide.PrivateIpStackCreate{Value: oxide.PrivateIpStackCreateV6{Value: v6}}
-	case "dual_stack":
-		return oxide.PrivateIpStackCreate{Value: oxide.PrivateIpStackCreateDualStack{
-			Value: oxide.PrivateIpStackCreateDualStackValue{V4: v4, V6: v6},
-		}}
-	default:
-		return oxide.PrivateIpStackCreate{Value: oxide.PrivateIpStackCreateV4{Value: v4}}
+// describe is the description of an object of a machine: whose it is, what the
+// class says of it, and the mark.
+func (m *Machines) describe(plan *specs.Plan, kind naming.Kind, sentence string) string {
+	if d := plan.GetDescription(); d != "" {
+		sentence += " " + d
 	}
+
+	return m.mark(plan.GetRequestId(), kind).Describe(sentence)
 }

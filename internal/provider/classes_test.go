@@ -54,6 +54,10 @@ func anyClass() *rapid.Generator[string] {
 			return "anti_affinity_groups: [" + strings.Join(groups, ", ") + "]"
 		}),
 		rapid.SampledFrom([]string{"enable_jumbo_frames: false", "enable_jumbo_frames: true", "hostname: platform", "on_stopped: leave"}),
+		rapid.SampledFrom([]string{
+			"description: a", "description: " + strings.Repeat("x", 120), "description: " + strings.Repeat("x", 121), "description: 'a [b]'",
+			"hostname: pinned", "topology: {zone: a}", "node_labels: [a=b]", "extensions: [a/b]", "kernel_args: [a]", "kernel_args: ['a b']",
+		}),
 	}
 
 	return rapid.Custom(func(t *rapid.T) string {
@@ -81,8 +85,11 @@ func anyDisk() *rapid.Generator[string] {
 
 func anyInterface() *rapid.Generator[string] {
 	return rapid.Custom(func(t *rapid.T) string {
-		return fmt.Sprintf("{ip_config: %s, subnet_name: s%d}",
-			rapid.SampledFrom([]string{"v4", "v6", "dual_stack"}).Draw(t, "config"), rapid.IntRange(0, classSubnets-1).Draw(t, "subnet"))
+		return fmt.Sprintf("{ip_config: %s, subnet_name: s%d%s}",
+			rapid.SampledFrom([]string{"v4", "v6", "dual_stack"}).Draw(t, "config"), rapid.IntRange(0, classSubnets-1).Draw(t, "subnet"),
+			rapid.SampledFrom([]string{
+				"", "", ", transit_ips: []", ", transit_ips: [10.99.0.0/16]", ", transit_ips: ['fd99::/64', 10.99.0.0/16]", ", transit_ips: [10.99.0.1/16]",
+			}).Draw(t, "transit"))
 	})
 }
 
@@ -174,7 +181,7 @@ func (b *bench) makeOf(class machineclass.Class, request string) error {
 		Image: &specs.ImageRef{Id: b.talosImage.Id},
 	}
 
-	sizes(spec.GetPlan(), class)
+	shape(spec.GetPlan(), class)
 
 	if err := b.work.resolve(b.t.Context(), spec.GetPlan(), class); err != nil {
 		return err

@@ -27,22 +27,28 @@ func fullState() *specs.InstanceSpec {
 
 	return &specs.InstanceSpec{
 		Plan: &specs.Plan{
-			Format: 1, RequestHash: "1:ab", RequestId: "talos-workers-bcdfgh", Owner: "abcdefghijklmnopqrstuvwxyz",
+			Format: 2, RequestHash: "1:ab", RequestId: "talos-workers-bcdfgh", Owner: "abcdefghijklmnopqrstuvwxyz",
 			SiloId: "silo-id", ProjectId: "p-id", ProjectName: "talos", InstanceName: "talos-workers-bcdfgh", Cpus: 4, MemoryBytes: 8 << 30,
-			BootDisk:             &specs.DiskPlan{Name: "boot-x", SizeBytes: 10 << 30, Type: "distributed"},
-			Disks:                []*specs.DiskPlan{{Name: "data0-x", SizeBytes: 20 << 30, Type: "distributed", BlockSize: 512}},
-			Nics:                 []*specs.NicPlan{{Name: "net0", VpcName: "default", SubnetName: "default", IpConfig: "v4", VpcId: "v-id", SubnetId: "s-id"}},
+			BootDisk: &specs.DiskPlan{Name: "boot-x", SizeBytes: 10 << 30, Type: "distributed"},
+			Disks:    []*specs.DiskPlan{{Name: "data0-x", SizeBytes: 20 << 30, Type: "distributed", BlockSize: 512}},
+			Nics: []*specs.NicPlan{{Name: "net0", VpcName: "default", SubnetName: "default", IpConfig: "v4", VpcId: "v-id", SubnetId: "s-id",
+				TransitIps: []string{"10.0.0.0/8"}, Ipv4: "172.30.0.9", Ipv6: "fd00::9"}},
 			AntiAffinityGroupIds: []string{"g-id"}, AutoRestartPolicy: "best_effort", CpuPlatform: "amd_milan", EnableJumboFrames: true, OnStopped: "start",
 			Image: &specs.ImagePlan{
 				SchematicId: "376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba", TalosVersion: "1.13.5",
 				Architecture: "amd64", SecureBoot: true, FactoryHost: "factory.talos.dev",
+				Extensions: []string{"siderolabs/iscsi-tools"}, KernelArgs: []string{"quiet"}, Scope: "project",
 			},
-			PlannedAt: at(1),
+			PlannedAt: at(1), Description: "rack 1",
+			ExternalIps: []*specs.ExternalIPPlan{{Type: "floating", IpVersion: "v4", PoolId: "pool-id", FloatingIpId: "f-id", Name: "a"}},
+			SetGroup:    &specs.SetGroupPlan{Set: "talos-workers", Policy: "allow", Number: 1, Name: "talos-workers-1-x"},
+			NodeLabels:  []string{"a=b"}, PinHostname: true, TrustedRoots: "---\n",
 		},
 		Image:      &specs.ImageRef{Id: "i-id", SizeBytes: 2 << 30},
 		Create:     &specs.Attempt{At: at(2), Count: 3, LastError: "quota", Failed: true, Mend: true, Invalid: 2},
 		InstanceId: "inst-id", Disks: []*specs.DiskRef{{Id: "d-id", Name: "boot-x", Kind: "boot"}},
 		Start: &specs.Attempt{At: at(4), Count: 1}, RunningSince: at(5), Incarnation: 6, UnsureCreate: at(7), PatchedInstanceId: "inst-id",
+		FloatingIps: []*specs.FloatingIPRef{{Name: "ip0-x", Id: "ip-id", Create: &specs.Attempt{At: at(8), Count: 1}}}, SetGroupId: "sg-id",
 	}
 }
 

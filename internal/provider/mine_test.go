@@ -45,7 +45,7 @@ func TestAPlanThatIsNotOursIsLeftAlone(t *testing.T) {
 
 		for want, plan := range map[string]*specs.Plan{
 			"":              {Format: 1, Owner: "us", SiloId: "here"},
-			"newer version": {Format: 2, Owner: "us", SiloId: "here"},
+			"newer version": {Format: planFormat + 1, Owner: "us", SiloId: "here"},
 			"owner them":    {Format: 1, Owner: "them", SiloId: "here"},
 			"silo there":    {Format: 1, Owner: "us", SiloId: "there"},
 		} {

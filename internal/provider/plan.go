@@ -22,7 +22,6 @@ import (
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/instance"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/machineclass"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/naming"
-	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/rack"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/talos"
 )
 
@@ -31,10 +30,8 @@ type InstanceState = specs.InstanceSpec
 
 const (
 	// planFormat is the newest format of a plan that this version knows.
-	planFormat   = 1
+	planFormat   = 2
 	architecture = "amd64"
-	// dataBlockSize is that of blank data disks, in bytes.
-	dataBlockSize = 512
 	// schematicDeadline bounds the registration of a schematic: the SDK has no
 	// limit and Omni's is half an hour.
 	schematicDeadline = 30 * time.Second
@@ -83,12 +80,12 @@ func (p *Provisioner) plan(ctx context.Context, logger *zap.Logger, pctx Context
 	}
 
 	plan := &specs.Plan{
-		Format: planFormat, RequestHash: hash, RequestId: pctx.GetRequestID(), Owner: p.Owner,
+		Format: 1, RequestHash: hash, RequestId: pctx.GetRequestID(), Owner: p.Owner,
 		InstanceName: naming.Instance(pctx.GetRequestID()),
 		Image:        &specs.ImagePlan{TalosVersion: talosVersion.String(), Architecture: architecture},
 	}
 
-	sizes(plan, class)
+	shape(plan, class)
 
 	if err := p.resolve(ctx, plan, class); err != nil {
 		return err
@@ -97,6 +94,8 @@ func (p *Provisioner) plan(ctx context.Context, logger *zap.Logger, pctx Context
 	if err := p.planImage(ctx, pctx, plan.GetImage()); err != nil {
 		return err
 	}
+
+	plan.Format = formatOf(plan)
 
 	plan.PlannedAt = timestamppb.Now()
 	spec.Plan = plan
@@ -160,88 +159,6 @@ func checkTalos(asked string) (talos.Version, error) {
 	return v, nil
 }
 
-// sizes fills in what needs no look at the rack.
-func sizes(plan *specs.Plan, class machineclass.Class) {
-	plan.Cpus = uint32(class.CPUs)                             //nolint:gosec // checked: at most 254
-	plan.MemoryBytes = uint64(class.Memory) * machineclass.GiB //nolint:gosec // checked: at most 1536
-	plan.BootDisk = &specs.DiskPlan{
-		Name: naming.Disk("boot", plan.GetRequestId()), Type: machineclass.DiskDistributed,
-		SizeBytes: uint64(class.BootDiskSize) * machineclass.GiB, //nolint:gosec // checked: at most 1023
-	}
-	plan.AutoRestartPolicy = class.AutoRestartPolicy
-	plan.OnStopped = class.OnStopped
-	plan.CpuPlatform = class.CPUPlatform
-	plan.EnableJumboFrames = class.EnableJumboFrames
-
-	for _, d := range class.Disks {
-		disk := &specs.DiskPlan{
-			Name: naming.Disk(d.Name, plan.GetRequestId()), Type: d.Type,
-			SizeBytes: uint64(d.Size) * machineclass.GiB, //nolint:gosec // checked: positive
-		}
-
-		if d.Type != machineclass.DiskLocal {
-			disk.BlockSize = dataBlockSize
-		}
-
-		plan.Disks = append(plan.Disks, disk)
-	}
-}
-
-// resolve looks up everything that the class names. What is missing is named
-// with its field, before anything is uploaded or made.
-func (p *Provisioner) resolve(ctx context.Context, plan *specs.Plan, class machineclass.Class) error {
-	silo, _, err := p.silo(ctx)
-	if err != nil {
-		return err
-	}
-
-	plan.SiloId = silo
-
-	project, err := p.Silo.ViewProject(ctx, class.Project)
-	if err != nil {
-		return missing(err, "project: %q is not in the silo, or the daemon's token has no role in it", class.Project)
-	}
-
-	plan.ProjectId, plan.ProjectName = project.Id, string(project.Name)
-
-	for i, n := range class.NICs {
-		vpc, err := p.Silo.ViewVPC(ctx, project.Id, n.VPCName)
-		if err != nil {
-			return missing(err, "network_interfaces[%d].vpc_name: project %q has no VPC %q", i, project.Name, n.VPCName)
-		}
-
-		subnet, err := p.Silo.ViewSubnet(ctx, vpc.Id, n.SubnetName)
-		if err != nil {
-			return missing(err, "network_interfaces[%d].subnet_name: VPC %q has no subnet %q", i, vpc.Name, n.SubnetName)
-		}
-
-		plan.Nics = append(plan.Nics, &specs.NicPlan{
-			Name: naming.NIC(i), IpConfig: n.IPConfig,
-			VpcName: string(vpc.Name), VpcId: vpc.Id, SubnetName: string(subnet.Name), SubnetId: subnet.Id,
-		})
-	}
-
-	for i, g := range class.AntiAffinityGroups {
-		group, err := p.Silo.ViewAntiAffinityGroup(ctx, project.Id, g)
-		if err != nil {
-			return missing(err, "anti_affinity_groups[%d]: project %q has no group %q", i, project.Name, g)
-		}
-
-		plan.AntiAffinityGroupIds = append(plan.AntiAffinityGroupIds, group.Id)
-	}
-
-	return nil
-}
-
-// missing words a look-up that found nothing, and leaves other errors alone.
-func missing(err error, format string, args ...any) error {
-	if rack.ClassOf(err) != rack.ClassGone {
-		return err
-	}
-
-	return &instance.Mend{Reason: fmt.Sprintf(format, args...), Cause: err}
-}
-
 // planImage registers the schematic and fixes the image's identity.
 func (p *Provisioner) planImage(ctx context.Context, pctx Context, image *specs.ImagePlan) error {
 	base, err := p.Factory(ctx)
@@ -255,7 +172,7 @@ func (p *Provisioner) planImage(ctx context.Context, pctx Context, image *specs.
 	}
 
 	image.FactoryHost = u.Host
-	image.SchematicId, err = p.registerSchematic(ctx, pctx)
+	image.SchematicId, err = p.registerSchematic(ctx, pctx, image)
 
 	return err
 }
@@ -263,11 +180,13 @@ func (p *Provisioner) planImage(ctx context.Context, pctx Context, image *specs.
 // registerSchematic has Omni register the request's schematic at its factory.
 // The factory may add to it, so the ID is the one it answers. Our logger is not
 // handed on: the SDK would log the whole schematic each time.
-func (p *Provisioner) registerSchematic(ctx context.Context, pctx Context) (string, error) {
+func (p *Provisioner) registerSchematic(ctx context.Context, pctx Context, image *specs.ImagePlan) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, schematicDeadline)
 	defer cancel()
 
-	id, err := pctx.GenerateSchematicID(ctx, zap.NewNop(), provision.WithoutConnectionParams())
+	// Clones: the SDK sorts in place.
+	id, err := pctx.GenerateSchematicID(ctx, zap.NewNop(), provision.WithoutConnectionParams(),
+		provision.WithExtraExtensions(slices.Clone(image.GetExtensions())...), provision.WithExtraKernelArgs(slices.Clone(image.GetKernelArgs())...))
 	if err != nil {
 		return "", &instance.Wait{Reason: "registering the schematic through Omni: " + grpcReason(err), After: spread(15 * time.Second), Cause: err}
 	}

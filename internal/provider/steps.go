@@ -3,6 +3,7 @@ package provider
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -38,7 +39,7 @@ func (p *Provisioner) ensureImage(ctx context.Context, logger *zap.Logger, pctx 
 	}
 
 	if status.SchematicUnknown {
-		id, err := p.registerSchematic(context.WithValue(ctx, anew{}, true), pctx)
+		id, err := p.registerSchematic(context.WithValue(ctx, anew{}, true), pctx, plan.GetImage())
 		if err != nil {
 			return err
 		}
@@ -89,7 +90,7 @@ func (p *Provisioner) ensureInstance(ctx context.Context, logger *zap.Logger, pc
 		}
 	}
 
-	err := p.Machines.Create(ctx, spec, pctx.ConnectionParams.JoinConfig)
+	err := p.Machines.Create(ctx, spec, userData(pctx.ConnectionParams.JoinConfig, spec.GetPlan()))
 
 	if id := spec.GetInstanceId(); id != "" && id != before {
 		logger.Info("instance created", zap.String("oxide.instance.id", id),
@@ -112,6 +113,17 @@ func (p *Provisioner) ensureInstance(ctx context.Context, logger *zap.Logger, pc
 	return err
 }
 
+// userData is what the guest reads at its first boot: Omni's join config, and the
+// CAs that it must trust before it joins.
+func userData(join string, plan *specs.Plan) string {
+	roots := plan.GetTrustedRoots()
+	if roots != "" && !strings.HasSuffix(join, "\n") {
+		join += "\n"
+	}
+
+	return join + roots
+}
+
 // config writes the config patches of the instance into Omni. They exist before
 // the first start: kubelet registers a node with its provider ID once.
 func (p *Provisioner) config(ctx context.Context, _ *zap.Logger, pctx Context) error {
@@ -124,9 +136,16 @@ func (p *Provisioner) ensureConfig(ctx context.Context, pctx Context) error {
 		return nil
 	}
 
-	name, data := providerIDPatch(pctx.GetRequestID(), spec.GetInstanceId())
-	if err := pctx.CreateConfigPatch(ctx, name, data); err != nil {
-		return &instance.Wait{Reason: "writing the config patch into Omni: " + grpcReason(err), After: spread(5 * time.Second), Cause: err}
+	wanted, err := patches(spec.GetPlan(), spec.GetInstanceId())
+	if err != nil {
+		return err
+	}
+
+	// Each is written over what it may have been before.
+	for _, w := range wanted {
+		if err := pctx.CreateConfigPatch(ctx, w.name, w.data); err != nil {
+			return &instance.Wait{Reason: "writing the config patch into Omni: " + grpcReason(err), After: spread(5 * time.Second), Cause: err}
+		}
 	}
 
 	spec.PatchedInstanceId = spec.GetInstanceId()

@@ -1,0 +1,78 @@
+package provider
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/oxidecomputer/omni-infra-provider-oxide/api/specs"
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/instance"
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/machineclass"
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/naming"
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/rack"
+)
+
+// resolve looks up everything that the class names. What is missing is named
+// with its field, before anything is uploaded or made.
+func (p *Provisioner) resolve(ctx context.Context, plan *specs.Plan, class machineclass.Class) error {
+	silo, _, err := p.silo(ctx)
+	if err != nil {
+		return err
+	}
+
+	plan.SiloId = silo
+
+	project, err := p.Silo.ViewProject(ctx, class.Project)
+	if err != nil {
+		return missing(err, "project: %q is not in the silo, or the daemon's token has no role in it", class.Project)
+	}
+
+	plan.ProjectId, plan.ProjectName = project.Id, string(project.Name)
+
+	for i, n := range class.NICs {
+		vpc, err := p.Silo.ViewVPC(ctx, project.Id, n.VPCName)
+		if err != nil {
+			return missing(err, "network_interfaces[%d].vpc_name: project %q has no VPC %q", i, project.Name, n.VPCName)
+		}
+
+		subnet, err := p.Silo.ViewSubnet(ctx, vpc.Id, n.SubnetName)
+		if err != nil {
+			return missing(err, "network_interfaces[%d].subnet_name: VPC %q has no subnet %q", i, vpc.Name, n.SubnetName)
+		}
+
+		plan.Nics = append(plan.Nics, &specs.NicPlan{
+			Name: naming.NIC(i), IpConfig: n.IPConfig,
+			VpcName: string(vpc.Name), VpcId: vpc.Id, SubnetName: string(subnet.Name), SubnetId: subnet.Id,
+			TransitIps: texts(n.TransitIPs),
+		})
+	}
+
+	for i, g := range class.AntiAffinityGroups {
+		group, err := p.Silo.ViewAntiAffinityGroup(ctx, project.Id, g)
+		if err != nil {
+			return missing(err, "anti_affinity_groups[%d]: project %q has no group %q", i, project.Name, g)
+		}
+
+		plan.AntiAffinityGroupIds = append(plan.AntiAffinityGroupIds, group.Id)
+	}
+
+	return nil
+}
+
+// missing words a look-up that found nothing, and leaves other errors alone.
+func missing(err error, format string, args ...any) error {
+	if rack.ClassOf(err) != rack.ClassGone {
+		return err
+	}
+
+	return &instance.Mend{Reason: fmt.Sprintf(format, args...), Cause: err}
+}
+
+func texts[T fmt.Stringer](values []T) []string {
+	var all []string
+
+	for _, v := range values {
+		all = append(all, v.String())
+	}
+
+	return all
+}
