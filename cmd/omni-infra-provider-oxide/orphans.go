@@ -87,7 +87,12 @@ func (f *finder) with(cmd *cobra.Command, use func(context.Context, *janitor.Jan
 	ctx, cancel := context.WithTimeoutCause(cmd.Context(), f.timeout, fmt.Errorf("gave up after %s", f.timeout))
 	defer cancel()
 
-	silo, err := newRack(cfg)
+	ways, err := newWays(cfg)
+	if err != nil {
+		return err
+	}
+
+	silo, err := ways.rack(cfg)
 	if err != nil {
 		return err
 	}
@@ -98,7 +103,7 @@ func (f *finder) with(cmd *cobra.Command, use func(context.Context, *janitor.Jan
 		return err
 	}
 
-	omni, err := provider.Connect(ctx, cfg.Omni.Endpoint, cfg.Omni.Key.Reveal())
+	omni, err := provider.Connect(ctx, ways.omni, cfg.Omni.Key.Reveal())
 	if err != nil {
 		return err
 	}

@@ -76,7 +76,12 @@ func release(cmd *cobra.Command, cfg config.Config, id string) error {
 	looking, cancel := context.WithTimeout(cmd.Context(), releaseTimeout)
 	defer cancel()
 
-	omni, err := provider.Connect(looking, cfg.Omni.Endpoint, cfg.Omni.Key.Reveal())
+	ways, err := newWays(cfg)
+	if err != nil {
+		return err
+	}
+
+	omni, err := provider.Connect(looking, ways.omni, cfg.Omni.Key.Reveal())
 	if err != nil {
 		return err
 	}

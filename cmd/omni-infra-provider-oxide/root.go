@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"sync"
 
@@ -17,7 +18,6 @@ import (
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/lease"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/machineclass"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/provider"
-	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/rack"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/talos"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/version"
 )
@@ -91,17 +91,26 @@ func serve(ctx context.Context, cfg config.Config) error {
 		return err
 	}
 
-	silo, err := newRack(cfg)
+	ways, err := newWays(cfg)
+	if err != nil {
+		return err
+	}
+
+	silo, err := ways.rack(cfg)
 	if err != nil {
 		return err
 	}
 
 	defer silo.Close()
 
-	factory := talos.NewFactory(talos.FactoryConfig{UserAgent: version.UserAgent()})
+	factory := talos.NewFactory(talos.FactoryConfig{HTTP: &http.Client{Transport: ways.factory}, UserAgent: version.UserAgent()})
 	defer factory.Close()
 
 	board := health.NewBoard(logger, health.NeedRack, provider.NeedOmni)
+
+	for i, line := range cfg.Insecure() {
+		board.Note(fmt.Sprintf("insecure %d", i+1), "on", line)
+	}
 
 	stopHealth, err := serveHealth(ctx, logger, board, cfg.HealthAddress)
 	if err != nil {
@@ -120,9 +129,10 @@ func serve(ctx context.Context, cfg config.Config) error {
 
 	daemon := provider.NewDaemon(provider.Options{
 		ProviderID: cfg.Provider.ID, Name: cfg.Provider.Name, Description: cfg.Provider.Description,
-		Schema: machineclass.Schema(), OmniEndpoint: cfg.Omni.Endpoint, OmniKey: cfg.Omni.Key.Reveal(),
+		Schema: machineclass.Schema(), Omni: ways.omni, OmniKey: cfg.Omni.Key.Reveal(),
 		Rack: silo, Factory: factory, FactoryURL: cfg.Factory.URL,
 		ImageScope: image.Scope(cfg.Images.Scope), MaxUploads: cfg.Images.Uploads,
+		FactoryAccess: cfg.Factory.Header, FactoryClear: cfg.Factory.Certificates.Insecure,
 		Concurrency: cfg.Concurrency, MaxCreates: cfg.MaxCreates,
 		Settle: cfg.SettleTime, ScratchGrace: cfg.ScratchGrace, JoinTime: cfg.JoinTime,
 		Janitor: provider.JanitorMode(cfg.Janitor), JanitorGrace: cfg.JanitorGrace,
@@ -134,14 +144,6 @@ func serve(ctx context.Context, cfg config.Config) error {
 	logger.Info("stopped", zap.Error(err))
 
 	return err
-}
-
-// newRack makes the client of the rack.
-func newRack(cfg config.Config) (*rack.Client, error) {
-	return rack.New(rack.Config{
-		Host: cfg.Oxide.Host, Token: cfg.Oxide.Token.Reveal(), Profile: cfg.Oxide.Profile, ConfigDir: cfg.Oxide.ConfigDir,
-		UserAgent: version.UserAgent(),
-	})
 }
 
 // serveHealth serves health at the address, if there is one, until the function

@@ -29,6 +29,8 @@ type Config struct {
 	Images   Images
 	Lease    Lease
 	Log      Log
+	// CA is trusted at all three endpoints.
+	CA CA
 
 	// Concurrency is how many requests are worked on at once, creations and
 	// teardowns together.
@@ -60,6 +62,8 @@ type Omni struct {
 	Key      Secret // service-account key of the provider, as omnictl printed it
 	// KeyExpiry is when the key expires, zero for never.
 	KeyExpiry time.Time
+
+	Certificates Certificates
 }
 
 // Provider is how Omni knows and shows us.
@@ -76,11 +80,19 @@ type Oxide struct {
 	Token     Secret
 	Profile   string
 	ConfigDir string // of the CLI, empty for its own place
+
+	Certificates Certificates
 }
 
 // Factory is the image factory.
 type Factory struct {
 	URL string // empty for the one that Omni names
+
+	// Token, or Username and Password, are how the daemon is known there.
+	Username        string
+	Password, Token Secret
+
+	Certificates Certificates
 }
 
 // Log is how the daemon logs.

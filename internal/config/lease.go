@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/lease"
@@ -58,16 +57,10 @@ func (s *leaseSwitch) String() string {
 }
 
 func readLeaseSwitch(c *Config, text string) error {
-	switch strings.ToLower(text) {
-	case "on", "true":
-		c.Lease.Off = false
-	case "off", "false":
-		c.Lease.Off = true
-	default:
-		return fmt.Errorf("%s is neither on nor off", shown(text))
-	}
+	on, err := onOff(text)
+	c.Lease.Off = !on
 
-	return nil
+	return err
 }
 
 func leaseTime(field func(*Config) *time.Duration) func(*Config, string) error {

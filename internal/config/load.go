@@ -102,7 +102,7 @@ func (l *Loader) Load(lookupEnv func(string) (string, bool)) (Config, error) {
 		}
 	}
 
-	for _, rule := range []func(*Config, map[string]bool) error{l.omniKey, oxideAccess, leaseTimes} {
+	for _, rule := range []func(*Config, map[string]bool) error{l.omniKey, oxideAccess, leaseTimes, factoryAccess} {
 		if err := rule(&c, wrong); err != nil {
 			mistakes = append(mistakes, err.Error())
 		}

@@ -53,7 +53,7 @@ func (o option) label() string {
 
 // options are in the order of the reference.
 func options() []option {
-	return slices.Concat(omniOptions(), oxideOptions(), leaseOptions(), imageOptions(), workOptions())
+	return slices.Concat(omniOptions(), oxideOptions(), leaseOptions(), imageOptions(), workOptions(), networkOptions())
 }
 
 func omniOptions() []option {

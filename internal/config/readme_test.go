@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/docs"
 )
 
 func readme(t *testing.T) string {
@@ -22,10 +24,23 @@ func readme(t *testing.T) string {
 func TestREADMEHasTheOptions(t *testing.T) {
 	t.Parallel()
 
-	_, rest, _ := strings.Cut(readme(t), "TestREADMEHasTheOptions -->\n")
-	table, _, found := strings.Cut(rest, "\n<!-- end of options -->")
+	wantTable(t, readme(t), "TestREADMEHasTheOptions", Reference())
+}
 
-	if !found || strings.TrimSpace(table) != strings.TrimSpace(Reference()) {
-		t.Errorf("the README's table is not this:\n%s", Reference())
+// And the page on networks those that the README leaves to it.
+func TestThePageHasTheNetworkOptions(t *testing.T) {
+	t.Parallel()
+
+	wantTable(t, docs.Networks, "TestThePageHasTheNetworkOptions", NetworkReference())
+}
+
+func wantTable(t *testing.T, page, mark, want string) {
+	t.Helper()
+
+	_, rest, _ := strings.Cut(page, mark+" -->\n")
+	table, _, found := strings.Cut(rest, "<!-- end of options -->")
+
+	if !found || strings.TrimSpace(table) != strings.TrimSpace(want) {
+		t.Errorf("the table is not this:\n%s", want)
 	}
 }

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -16,13 +17,24 @@ func find(flag string) option {
 	panic("no option " + flag)
 }
 
-// Reference returns all options as a Markdown table.
+// Reference returns the options as a Markdown table: all but those of
+// NetworkReference.
 func Reference() string {
+	return table(slices.DeleteFunc(options(), func(o option) bool {
+		return slices.ContainsFunc(networkOptions(), func(n option) bool { return n.flag == o.flag })
+	}))
+}
+
+// NetworkReference returns the options on certificates and on credentials for the
+// image factory as a Markdown table.
+func NetworkReference() string { return table(networkOptions()) }
+
+func table(options []option) string {
 	var b strings.Builder
 
 	b.WriteString("| Flag | Variable | Default | Meaning |\n|---|---|---|---|\n")
 
-	for _, o := range options() {
+	for _, o := range options {
 		flag, env, help := "`--"+o.flag+"`", "`"+o.env+"`", o.help
 		if o.secret {
 			flag, env = "`--"+o.fileFlag()+"`", env+", or a file: `"+o.fileEnv()+"`"

@@ -43,6 +43,22 @@ func parseURL(text string, schemes ...string) (*url.URL, error) {
 	return u, nil
 }
 
+func hostOf(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return ""
+	}
+
+	return u.Hostname()
+}
+
+// loopback says that what is sent to the host does not leave this one.
+func loopback(host string) bool {
+	ip := net.ParseIP(host)
+
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
 func anyOf(schemes []string) string {
 	last := len(schemes) - 1
 

@@ -10,3 +10,8 @@ import _ "embed"
 //
 //go:embed machine-class.md
 var MachineClass string
+
+// Networks is networks.md, on proxies, certificates and credentials.
+//
+//go:embed networks.md
+var Networks string

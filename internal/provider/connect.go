@@ -17,17 +17,37 @@ type Connection struct {
 	endpoint string
 }
 
+// Way is where Omni is, and how it is reached.
+type Way struct {
+	// Endpoint is the URL that people know.
+	Endpoint string
+	// Address is what the SDK is given in its place, as Options need it; empty for
+	// Endpoint.
+	Address string
+	// Options are added to those of the Omni client.
+	Options []client.Option
+}
+
+// address is what the SDK is given.
+func (w Way) address() string {
+	if w.Address != "" {
+		return w.Address
+	}
+
+	return w.Endpoint
+}
+
 // Connect makes a connection and proves it. The provider ID must have been
 // bound. Its error is one line for people.
-func Connect(ctx context.Context, endpoint, key string, opts ...client.Option) (*Connection, error) {
-	c, err := client.New(endpoint, append([]client.Option{
+func Connect(ctx context.Context, way Way, key string) (*Connection, error) {
+	c, err := client.New(way.address(), append([]client.Option{
 		client.WithServiceAccount(key), client.WithOmniClientOptions(omni.WithProviderID(providerID())),
-	}, opts...)...)
+	}, way.Options...)...)
 	if err != nil {
 		return nil, fmt.Errorf("making the Omni client: %w", err)
 	}
 
-	conn := &Connection{client: c, state: c.Omni().State(), endpoint: endpoint}
+	conn := &Connection{client: c, state: c.Omni().State(), endpoint: way.Endpoint}
 
 	if _, err := readVersion(ctx, conn.state); err != nil {
 		_ = c.Close()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -33,15 +34,20 @@ type Options struct {
 	ProviderID, Name, Description string
 	// Schema is the JSON schema of a machine class.
 	Schema string
-	// OmniEndpoint and OmniKey say which Omni, and as whom.
-	OmniEndpoint, OmniKey string
-	// ClientOptions are added to those of the Omni client.
-	ClientOptions []client.Option
+	// Omni and OmniKey say which Omni, and as whom.
+	Omni    Way
+	OmniKey string
 
 	Rack    *rack.Client
 	Factory *talos.Factory
 	// FactoryURL overrides the image factory that Omni names.
 	FactoryURL string
+	// FactoryAccess answers the headers that the factory is asked with, which may
+	// hold credentials; nil for none.
+	FactoryAccess func() http.Header
+	// FactoryClear allows credentials for the factory where they can be read on
+	// their way.
+	FactoryClear bool
 
 	// ImageScope is where images are kept for classes that leave it to the daemon,
 	// MaxUploads how many are brought at once.
@@ -144,13 +150,9 @@ func (d *Daemon) makeWork(owner string) *image.Manager {
 	run := naming.NewRun()
 
 	d.images = image.New(image.Config{
-		Rack: d.patientRack(),
-		Source: image.FactorySource{Factory: d.opts.Factory, Address: func(ctx context.Context) (image.Address, error) {
-			base, err := d.factoryURL(ctx)
-
-			return image.Address{Base: base}, err
-		}},
-		Runs: &Runs{State: d.state, ID: run}, Log: d.opts.Logger,
+		Rack:   d.patientRack(),
+		Source: image.FactorySource{Factory: d.opts.Factory, Address: d.factoryAddress},
+		Runs:   &Runs{State: d.state, ID: run}, Log: d.opts.Logger,
 		Owner: owner, Provider: d.opts.ProviderID, Run: run, Grace: d.opts.ScratchGrace,
 		Scope: d.opts.ImageScope, Uploads: uploadsWithin(debug.SetMemoryLimit(-1), d.opts.MaxUploads),
 	})

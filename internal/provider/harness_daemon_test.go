@@ -69,7 +69,7 @@ func (b *bench) serve(change ...func(*Options)) *served {
 
 	opts := Options{
 		ProviderID: testID, Name: "Oxide", Description: "test", Schema: "{}",
-		OmniEndpoint: b.omni.Endpoint(), OmniKey: b.key, ClientOptions: []client.Option{b.omniDialer()},
+		Omni: Way{Endpoint: b.omni.Endpoint(), Options: []client.Option{b.omniDialer()}}, OmniKey: b.key,
 		Rack: b.rack, Factory: images, FactoryURL: "http://" + factoryHost,
 		Concurrency: 4, MaxCreates: 4, Settle: settle, ScratchGrace: 2 * time.Minute, JoinTime: 15 * time.Minute,
 		Board: board, Logger: b.logger,

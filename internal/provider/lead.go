@@ -61,7 +61,7 @@ func (d *Daemon) toldOfLease(role lease.Role, err error) {
 
 	switch {
 	case err != nil && (!role.Holding || needsPerson(err)):
-		key, text := omniTrouble(d.opts.OmniEndpoint, err)
+		key, text := omniTrouble(d.opts.Omni.Endpoint, err)
 		d.opts.Board.Trouble(NeedOmni, key, text)
 	case err == nil && !role.Holding:
 		d.opts.Board.OK(NeedOmni)

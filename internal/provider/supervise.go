@@ -7,21 +7,19 @@ import (
 	"strings"
 	"time"
 
-	"github.com/blang/semver/v4"
 	"github.com/cosi-project/runtime/pkg/safe"
 	"github.com/cosi-project/runtime/pkg/state"
 	"github.com/siderolabs/omni/client/pkg/client"
 	"github.com/siderolabs/omni/client/pkg/client/omni"
-	"github.com/siderolabs/omni/client/pkg/constants"
 	"github.com/siderolabs/omni/client/pkg/infra"
-	"github.com/siderolabs/omni/client/pkg/infra/imagefactory"
 	"github.com/siderolabs/omni/client/pkg/infra/provision"
-	omnires "github.com/siderolabs/omni/client/pkg/omni/resources/omni"
 	"github.com/siderolabs/omni/client/pkg/omni/resources/system"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
+
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/reach"
 )
 
 const (
@@ -75,7 +73,7 @@ func (d *Daemon) supervise(ctx context.Context, started func(owner string)) erro
 			pause = linkPause
 		}
 
-		key, text := omniTrouble(d.opts.OmniEndpoint, err)
+		key, text := omniTrouble(d.opts.Omni.Endpoint, err)
 		d.opts.Board.Trouble(NeedOmni, key, text)
 		d.opts.Logger.Debug("link to Omni ended", zap.Error(err), zap.Duration("pause", pause))
 
@@ -90,14 +88,14 @@ func (d *Daemon) supervise(ctx context.Context, started func(owner string)) erro
 
 // newClient makes a client of Omni; it makes no call.
 func (d *Daemon) newClient() (*client.Client, error) {
-	return client.New(d.opts.OmniEndpoint, append([]client.Option{
+	return client.New(d.opts.Omni.address(), append([]client.Option{
 		client.WithServiceAccount(d.opts.OmniKey),
 		client.WithOmniClientOptions(omni.WithProviderID(d.opts.ProviderID)),
 		client.WithGrpcOpts(grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: time.Second, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 5 * time.Second},
 			MinConnectTimeout: minConnect,
 		})),
-	}, d.opts.ClientOptions...)...)
+	}, d.opts.Omni.Options...)...)
 }
 
 // link makes one link to Omni and serves until it breaks.
@@ -235,7 +233,7 @@ func (d *Daemon) pulse(ctx context.Context, st state.State, end context.CancelCa
 			continue
 		}
 
-		key, text := omniTrouble(d.opts.OmniEndpoint, err)
+		key, text := omniTrouble(d.opts.Omni.Endpoint, err)
 		d.opts.Board.Trouble(NeedOmni, key, text)
 
 		switch {
@@ -276,44 +274,6 @@ func readVersion(ctx context.Context, st state.State) (string, error) {
 	return v.TypedSpec().Value.GetBackendVersion(), nil
 }
 
-// schematicClient registers schematics through Omni, or directly at the factory
-// where Omni is too old for that.
-func (d *Daemon) schematicClient(ctx context.Context, c *client.Client, version string) (provision.FactoryClient, error) {
-	v, err := semver.ParseTolerant(strings.TrimPrefix(version, "v"))
-	if err != nil || v.GTE(semver.Version{Major: 1, Minor: 9}) {
-		return imagefactory.NewProxiedClient(c)
-	}
-
-	base, err := d.factoryURL(ctx)
-	if err != nil {
-		return nil, err
-	}
-
-	return imagefactory.NewDirectClient(imagefactory.ClientOptions{FactoryEndpoint: base})
-}
-
-// factoryURL is where images come from: what was configured, else what Omni
-// says, else the public factory. It is asked at each use, as it may move.
-func (d *Daemon) factoryURL(ctx context.Context) (string, error) {
-	if d.opts.FactoryURL != "" {
-		return d.opts.FactoryURL, nil
-	}
-
-	ctx, cancel := context.WithTimeout(ctx, omniDeadline)
-	defer cancel()
-
-	features, err := safe.StateGetByID[*omnires.FeaturesConfig](ctx, d.state(), omnires.FeaturesConfigID)
-	if err != nil {
-		return "", fmt.Errorf("reading Omni's features: %w", err)
-	}
-
-	if base := features.TypedSpec().Value.GetImageFactoryBaseUrl(); base != "" {
-		return base, nil
-	}
-
-	return constants.ImageFactoryBaseURL, nil
-}
-
 // The keys of the troubles that only a person can mend.
 const (
 	troubleKey          = "key"
@@ -329,10 +289,15 @@ func omniTrouble(endpoint string, err error) (key, text string) {
 	}
 
 	reason := grpcReason(err)
+	kind, cause := reach.Cause(reason, "OMNI_CA_FILE")
 
 	switch code := codeOf(err); {
-	case strings.Contains(reason, "does not look like a TLS handshake"):
-		return "tls", "Omni at " + endpoint + " does not speak TLS there: use http:// or another port: " + reason
+	case kind == reach.KindNoTLS:
+		return "tls", "Omni at " + endpoint + ": " + cause
+	case kind == reach.KindCertificate:
+		return "tls", "the certificate of Omni at " + endpoint + " is not trusted: " + cause
+	case kind == reach.KindProxy:
+		return "proxy", "Omni at " + endpoint + " can not be reached: " + cause
 	case strings.Contains(reason, "x509") || strings.Contains(reason, "tls:"):
 		return "tls", "the certificate of Omni at " + endpoint + " is not trusted: " + reason
 	case code == codes.Unauthenticated || strings.Contains(reason, "invalid signature"):

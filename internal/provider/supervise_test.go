@@ -158,10 +158,10 @@ func TestACertificateThatIsNotTrustedIsToldAndHeals(t *testing.T) {
 		b.net.cert = certificate(t)
 		b.ok(b.omni.Start(t.Context()))
 
-		d := b.serve(func(o *Options) { o.OmniEndpoint = "https://127.0.0.1:1" })
+		d := b.serve(func(o *Options) { o.Omni.Endpoint = "https://127.0.0.1:1" })
 		b.untilTrouble(d, "omni: the certificate of Omni at https://127.0.0.1:1 is not trusted: ")
 
-		if got := d.board.Err().Error(); !strings.Contains(got, "x509: certificate signed by unknown authority") {
+		if got := d.board.Err().Error(); !strings.Contains(got, "its certificate is signed by an unknown authority: give its CA with OMNI_CA_FILE") {
 			t.Errorf("the board says %q", got)
 		}
 

@@ -40,7 +40,7 @@ func TestTroubleWithOmniIsWordedForPeople(t *testing.T) {
 		},
 		{
 			"tls", wrapped(codes.Unavailable, "connection error: desc = \"transport: authentication handshake failed: tls: failed to verify certificate: x509: certificate signed by unknown authority\""), "tls",
-			"the certificate of Omni at https://omni.example.com is not trusted: \"transport: authentication handshake failed: tls: failed to verify certificate: x509: certificate signed by unknown authority\"",
+			"the certificate of Omni at https://omni.example.com is not trusted: its certificate is signed by an unknown authority: give its CA with OMNI_CA_FILE",
 		},
 		{
 			"key", wrapped(codes.Unauthenticated, "invalid signature"), "key",

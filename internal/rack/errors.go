@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/oxidecomputer/oxide.go/oxide"
+
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/reach"
 )
 
 // Class says what a failed call means for what to do next. It is the only
@@ -278,6 +280,12 @@ func lostMessage(ctx context.Context, err error) string {
 	}
 
 	s := strings.Join(strings.Fields(err.Error()), " ")
+
+	// Without the words of an answer that was lost: this one tells what to do.
+	if _, words := reach.Cause(s, "OXIDE_CA_FILE"); words != "" {
+		return oneLine(words)
+	}
+
 	if i := strings.LastIndex(s, `": `); i >= 0 {
 		s = s[i+3:]
 	}
@@ -286,19 +294,22 @@ func lostMessage(ctx context.Context, err error) string {
 		s = refused // without the address, which says nothing more
 	}
 
-	return oneLine("no answer from the rack: " + s)
+	return oneLine(noAnswer + s)
 }
 
 // refused is how systems tell that nobody listens at an address. The SDK leaves
 // only the text of it.
-const refused = "connection refused"
+const (
+	refused  = "connection refused"
+	noAnswer = "no answer from the rack: "
+)
 
 // Refused tells that nobody listens at the rack's address: its API is not open
 // yet, or not any more, and the call has done nothing.
 func Refused(err error) bool {
 	e, ok := errors.AsType[*Error](err)
 
-	return ok && e.Class == ClassLost && strings.HasSuffix(e.Message, refused)
+	return ok && e.Class == ClassLost && e.Message == noAnswer+refused
 }
 
 // maxMessage leaves room in a line of 200 characters for what was being done and

@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strings"
 	"time"
+
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/reach"
 )
 
 // Kind says what to do about an error of the image factory.
@@ -74,7 +76,12 @@ func (e *FactoryError) Error() string {
 	case KindContent, KindTransport:
 	}
 
-	return what + ": " + oneLine(e.cause)
+	text := oneLine(e.cause)
+	if _, words := reach.Cause(text, "IMAGE_FACTORY_CA_FILE"); words != "" {
+		text = words
+	}
+
+	return what + ": " + text
 }
 
 // Unwrap gives the cause, if there is one that reveals nothing.

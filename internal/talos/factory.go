@@ -107,6 +107,9 @@ func NewFactory(config FactoryConfig) *Factory {
 	return f
 }
 
+// Transport is how the factory is reached, for requests other than downloads.
+func (f *Factory) Transport() http.RoundTripper { return f.client.Transport } //nolint:ireturn // as it was given
+
 // Close drops idle connections.
 func (f *Factory) Close() { f.client.CloseIdleConnections() }
 
