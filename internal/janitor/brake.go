@@ -21,7 +21,7 @@ func (j *Janitor) brake(f *finding) (why string, sure bool) {
 		}
 	}
 
-	return brakeText(f, known), known > 0 || len(f.spared) > 0
+	return brakeText(f, known), known > 0 || len(f.spared) > 0 || f.machines == 0
 }
 
 // brakeText says why nothing may be removed with that many orphaned instances.
@@ -29,6 +29,10 @@ func brakeText(f *finding, lost int) string {
 	if len(f.look.requests) == 0 && f.machines > 0 {
 		return fmt.Sprintf("Omni lists no machine request at all and %d instances of this provider exist: nothing is removed; "+
 			"was Omni restored from a backup? See `orphans list`", f.machines)
+	}
+
+	if u := f.look.unread; len(f.look.requests) == 0 && len(u) > 0 && len(f.orphans) > 0 {
+		return fmt.Sprintf("Omni lists no machine request at all and project %q can not be read, where instances may be: nothing is removed", u[0].Name)
 	}
 
 	if limit := max(spareInstances, f.machines/spareShare); lost > limit {

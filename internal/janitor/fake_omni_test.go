@@ -2,6 +2,7 @@ package janitor_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -22,6 +23,8 @@ type fakeOmni struct {
 	states   map[string]janitor.State
 	machines []janitor.Machine
 	runs     []image.RunInfo
+	// holds are the statuses that somebody else holds.
+	holds map[string]bool
 }
 
 var _ janitor.Omni = (*fakeOmni)(nil)
@@ -29,7 +32,7 @@ var _ janitor.Omni = (*fakeOmni)(nil)
 func newFakeOmni(w *world) *fakeOmni {
 	return &fakeOmni{
 		w: w, requests: map[string]*janitor.Request{}, statuses: map[string]bool{}, patches: map[string]bool{},
-		states: map[string]janitor.State{},
+		states: map[string]janitor.State{}, holds: map[string]bool{},
 	}
 }
 
@@ -148,8 +151,13 @@ func (o *fakeOmni) Tidy(ctx context.Context, id string) error {
 			o.w.t.Errorf("the patches of request %s are destroyed, which is there", id)
 		}
 
-		delete(o.statuses, id)
 		delete(o.patches, id)
+
+		if o.statuses[id] && o.holds[id] {
+			return errors.New("Omni still holds the status")
+		}
+
+		delete(o.statuses, id)
 
 		return nil
 	})

@@ -24,6 +24,7 @@ type fakeRack struct {
 	silo      string
 	projects  map[string]string // name by ID
 	hideList  bool
+	blind     map[string]error // answers to lists of a project
 	instances map[string]*fakeInstance
 	disks     map[string]*fakeDisk
 	snapshots map[string]oxide.Snapshot
@@ -46,7 +47,7 @@ type fakeDisk struct {
 
 func newFakeRack(w *world) *fakeRack {
 	return &fakeRack{
-		w: w, silo: testSilo, projects: map[string]string{projectID: "talos"},
+		w: w, silo: testSilo, projects: map[string]string{projectID: "talos"}, blind: map[string]error{},
 		instances: map[string]*fakeInstance{}, disks: map[string]*fakeDisk{}, snapshots: map[string]oxide.Snapshot{},
 		addresses: map[string]*oxide.FloatingIp{}, groups: map[string]oxide.AntiAffinityGroup{}, members: map[string]int{},
 	}
@@ -146,7 +147,13 @@ func listed[T any](ctx context.Context, r *fakeRack, op, project string, all fun
 			return goneErr("project " + project)
 		}
 
-		out = all()
+		if err := r.blind[project]; err != nil {
+			return err
+		}
+
+		if project == projectID {
+			out = all()
+		}
 
 		return nil
 	})

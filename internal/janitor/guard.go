@@ -22,7 +22,14 @@ func (j *Janitor) guard(ctx context.Context, act instance.Act) error {
 		return err
 	}
 
-	j.cfg.Log.Info("removing an orphan: "+act.Verb, o.fields()...)
+	// A call that fails is made again for as long as the object is there.
+	if s := j.seen[act.ID]; s == nil || s.verb != act.Verb {
+		j.cfg.Log.Info("removing an orphan: "+act.Verb, o.fields()...)
+
+		if s != nil {
+			s.verb = act.Verb
+		}
+	}
 
 	return nil
 }

@@ -55,7 +55,7 @@ func (r *Report) Lost() int {
 // Find takes a look for a person. It is the same as that of the loop, without
 // the grace: nothing is removed by it.
 func (j *Janitor) Find(ctx context.Context) (*Report, error) {
-	j.hand = map[string]bool{}
+	j.hand = map[string]Orphan{}
 
 	f, err := j.look(ctx)
 	if err != nil {
@@ -151,10 +151,10 @@ func (j *Janitor) Delete(ctx context.Context, r *Report, instances int) (removed
 	}
 
 	j.despite = instances
-	left := map[string]bool{}
+	left := map[string]Orphan{}
 
 	for _, o := range r.Orphans {
-		left[o.ID] = true
+		left[o.ID] = o
 	}
 
 	j.hand = left
@@ -168,7 +168,7 @@ func (j *Janitor) Delete(ctx context.Context, r *Report, instances int) (removed
 		var still []Orphan
 
 		for _, o := range f.orphans {
-			if left[o.ID] {
+			if has(left, o.ID) {
 				still = append(still, o)
 			}
 		}
@@ -193,14 +193,14 @@ func (j *Janitor) Delete(ctx context.Context, r *Report, instances int) (removed
 	}
 }
 
-// settle takes from left what is gone, or no orphan any more.
-func (j *Janitor) settle(left map[string]bool, f *finding) {
-	for id := range left {
-		if slices.ContainsFunc(f.orphans, func(o Orphan) bool { return o.ID == id }) {
-			continue
-		}
+// settle takes from left what is gone, or no orphan any more. What was in a
+// project that can not be read now may be there still.
+func (j *Janitor) settle(left map[string]Orphan, f *finding) {
+	for id, o := range left {
+		found := slices.ContainsFunc(f.orphans, func(other Orphan) bool { return other.ID == id })
+		hidden := slices.ContainsFunc(f.look.unread, func(u Unread) bool { return u.ID == o.ProjectID })
 
-		if len(f.look.unread) == 0 {
+		if !found && !hidden {
 			delete(left, id)
 		}
 	}
@@ -250,7 +250,7 @@ func (j *Janitor) stillStray(ctx context.Context, o Orphan) error {
 // person said so.
 func (j *Janitor) may(o Orphan) bool {
 	if j.hand != nil {
-		return j.hand[o.ID] && o.stray == nil
+		return has(j.hand, o.ID) && o.stray == nil
 	}
 
 	return j.due(o.ID, j.cfg.Grace)

@@ -33,8 +33,8 @@
 //
 // Nothing is removed from the rack, and no state destroyed, if Omni lists no
 // request at all while instances of ours exist, as one that was restored from
-// a backup does, or if more than two instances and more than a tenth of ours
-// are orphans. Health says so, and a person decides with `orphans delete`. It
+// a backup does, or may exist in a project that can not be read; or if more than
+// two instances and more than a tenth of ours are orphans. Health says so, and a person decides with `orphans delete`. It
 // does not take the daemon out of service, and a finalizer whose request has
 // nothing in the rack is removed all the same: that removes nothing else.
 //
@@ -129,7 +129,7 @@ type Janitor struct {
 	// Omni lists no request.
 	despite int
 	// hand is what a person wants removed, by ID; nil in the loop.
-	hand map[string]bool
+	hand map[string]Orphan
 }
 
 // sighting is since when something has looked the same.
@@ -137,6 +137,8 @@ type sighting struct {
 	since  time.Time
 	looks  int
 	logged bool
+	// verb is what was last logged as being done to it.
+	verb string
 }
 
 // New makes a janitor. Nothing happens before Run.

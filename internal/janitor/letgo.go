@@ -41,7 +41,8 @@ func (j *Janitor) letGo(ctx context.Context, f *finding) {
 	}
 }
 
-// act does something, or only says so in a dry run.
+// act does something, or only says so in a dry run. Omni may still hold what was
+// destroyed: that is no success, and nothing to say at each look.
 func (j *Janitor) act(what, text, request string, do func() error) {
 	if j.cfg.DryRun {
 		if j.once(what) {

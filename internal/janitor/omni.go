@@ -57,9 +57,10 @@ type Omni interface {
 	HasStatus(ctx context.Context, id string) (bool, error)
 	HasState(ctx context.Context, id string) (bool, error)
 
-	// DestroyState removes a state, Tidy whatever of the status and the config
-	// patches of a request nobody else holds, and Release our finalizer from a
-	// request that is tearing down. What is gone already is done.
+	// DestroyState removes a state, Tidy the status and the config patches of a
+	// request, and Release our finalizer from a request that is tearing down. What
+	// is gone already is done. What somebody else still holds is only torn down,
+	// and is an error: it ends when they let go of it.
 	DestroyState(ctx context.Context, id string) error
 	Tidy(ctx context.Context, id string) error
 	Release(ctx context.Context, id string) error

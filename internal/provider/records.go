@@ -218,14 +218,20 @@ func (r *Records) has(ctx context.Context, ptr resource.Pointer, what string) (b
 func (r *Records) DestroyState(ctx context.Context, id string) error {
 	md := metadata(instanceName, id)
 
-	_, err := r.end(ctx, &md)
+	gone, err := r.end(ctx, &md)
+	if err == nil && !gone {
+		err = fmt.Errorf("somebody else holds the state of request %s in Omni", id)
+	}
 
 	return err
 }
 
 // Tidy implements janitor.Omni.
 func (r *Records) Tidy(ctx context.Context, id string) error {
-	_, err := r.tidy(ctx, id)
+	gone, err := r.tidy(ctx, id)
+	if err == nil && !gone {
+		err = fmt.Errorf("Omni still holds the status or config patches of request %s, as it does until the node has left its cluster", id)
+	}
 
 	return err
 }
