@@ -43,6 +43,10 @@ func (r *fakeRack) CreateDisk(ctx context.Context, projectID string, c oxide.Dis
 			}
 		}
 
+		if err := r.overQuota(uint64(c.Size)); err != nil {
+			return err
+		}
+
 		d := r.addDisk(projectID, string(c.Name), c.Description, oxide.DiskStateStateImportReady)
 		d.Size, d.BlockSize = c.Size, src.BlockSize
 		disk = new(d.Disk)
@@ -55,6 +59,50 @@ func (r *fakeRack) CreateDisk(ctx context.Context, projectID string, c oxide.Dis
 	}
 
 	return disk, nil
+}
+
+// charged is what disks and snapshots take of the quota. The caller holds mu.
+func (r *fakeRack) charged() uint64 {
+	var sum uint64
+
+	for _, d := range r.disks {
+		sum += uint64(d.Size)
+	}
+
+	for _, s := range r.snapshots {
+		sum += uint64(s.Size)
+	}
+
+	return sum
+}
+
+// overQuota is the rack's refusal of so many bytes more. The caller holds mu.
+func (r *fakeRack) overQuota(more uint64) error {
+	if r.quota == 0 || r.charged()+more <= r.quota {
+		return nil
+	}
+
+	r.add("over the quota")
+
+	return &rack.Error{Op: "creating", Class: rack.ClassCapacity, Status: 507, Message: "Storage Limit Exceeded"}
+}
+
+func (r *fakeRack) Utilization(ctx context.Context) (u *oxide.Utilization, err error) {
+	err = r.call(ctx, "utilization", func() error {
+		capacity := r.quota
+		if capacity == 0 {
+			capacity = 1 << 50
+		}
+
+		u = &oxide.Utilization{
+			Capacity:    oxide.VirtualResourceCounts{Storage: oxide.ByteCount(capacity)},
+			Provisioned: oxide.VirtualResourceCounts{Storage: oxide.ByteCount(r.charged())},
+		}
+
+		return nil
+	})
+
+	return u, err
 }
 
 func (r *fakeRack) addDisk(projectID, name, description string, state oxide.DiskStateState) *fakeDisk {
@@ -209,6 +257,10 @@ func (r *fakeRack) FinalizeImport(ctx context.Context, id, snapshotName string) 
 			if s.ProjectId == d.ProjectId && string(s.Name) == snapshotName {
 				return exists("snapshot", snapshotName)
 			}
+		}
+
+		if err := r.overQuota(uint64(d.Size)); err != nil && snapshotName != "" {
+			return err
 		}
 
 		d.snapshot, d.detachAt = snapshotName, time.Now().Add(r.finalizing)

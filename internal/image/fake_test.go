@@ -143,7 +143,8 @@ type fakeRack struct {
 	snapshotLag time.Duration // how much later the snapshot is seen
 	onCreate    func(disk string)
 	onWrite     func(disk string, offset uint64, n int) error
-	deleting    int // deletions of disks and snapshots under way
+	quota       uint64 // of storage in bytes, unlimited if 0
+	deleting    int    // deletions of disks and snapshots under way
 }
 
 var (

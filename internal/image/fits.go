@@ -1,6 +1,7 @@
 package image
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -33,17 +34,31 @@ func (m *Manager) checkSize(w Want) error {
 }
 
 // sized notes the image's size, and ends the job if nobody who waits for it has
-// a disk that is large enough. An asker who sets no size takes any image.
-func (m *Manager) sized(id naming.ImageIdentity, j *job, size uint64) error {
+// a disk that is large enough, or the try if the quota has no room. An asker who
+// sets no size takes any image.
+func (m *Manager) sized(ctx context.Context, id naming.ImageIdentity, j *job, size uint64) error {
 	m.mu.Lock()
 	m.sizes[id.Key()] = size
 	m.mu.Unlock()
 
 	j.mu.Lock()
-	defer j.mu.Unlock()
+	nobody, asked := j.room != anySize && j.room < size, j.need > 0
+	j.mu.Unlock()
 
-	if j.room != anySize && j.room < size {
+	switch {
+	case nobody:
 		return errNobodyFits
+	case asked:
+		return nil
+	}
+
+	short, err := m.room(ctx, j, size)
+	if err != nil {
+		return err
+	}
+
+	if short != nil {
+		return errNoRoom{short}
 	}
 
 	return nil

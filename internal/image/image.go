@@ -15,6 +15,10 @@
 //	                               ▼
 //	            failed ──after the backoff──▶ looking
 //
+// queued goes by way of quota when the silo has no room for a disk and a
+// snapshot of the image's size. That is known once the factory has sent the
+// beginning; who waits for room has let go of it.
+//
 // A job that nobody has asked for in ten minutes is cancelled from whatever
 // state it is in.
 //
@@ -125,6 +129,9 @@ type Rack interface {
 	ViewSnapshotByName(ctx context.Context, projectID, name string) (*oxide.Snapshot, error)
 	ListSnapshots(ctx context.Context, projectID string) ([]oxide.Snapshot, error)
 	DeleteSnapshot(ctx context.Context, id string) error
+
+	// Utilization is the silo's quota and what is used of it.
+	Utilization(ctx context.Context) (*oxide.Utilization, error)
 }
 
 // Source is where the bytes of an image come from.

@@ -57,7 +57,7 @@ func (m *Manager) importImage(ctx context.Context, j *job, projectID string, l *
 		return oxide.Image{}, err
 	}
 
-	if err := m.sized(j.identity, j, h.size); err != nil {
+	if err := m.sized(ctx, j.identity, j, h.size); err != nil {
 		return oxide.Image{}, err
 	}
 

@@ -431,8 +431,11 @@ func TestShutdownAtEachCall(t *testing.T) {
 
 				w.rack.set(func() { w.rack.delays[op] = time.Minute })
 
-				if op == "open" {
+				switch op {
+				case "open":
 					w.source.build = time.Minute
+				case "view disk":
+					w.rack.finalizing = time.Second // or nobody looks
 				}
 
 				m, stop := w.start(t, "0a1b2c3d", nil)

@@ -18,6 +18,8 @@ import (
 const (
 	firstBackoff = 5 * time.Second
 	maxBackoff   = 5 * time.Minute
+	// lookAgainAfter is how old a look for the image may be when its upload begins.
+	lookAgainAfter = 5 * time.Second
 )
 
 // Phase is what a job does; the package comment draws how they follow.
@@ -27,6 +29,7 @@ type Phase string
 const (
 	PhaseLooking    Phase = "looking"    // for the image in the rack
 	PhaseQueued     Phase = "queued"     // until fewer uploads run
+	PhaseQuota      Phase = "quota"      // until the silo's storage quota has room
 	PhaseOpening    Phase = "opening"    // until the factory sends
 	PhaseUploading  Phase = "uploading"  // into the scratch disk
 	PhaseSealing    Phase = "sealing"    // finalizing the disk into a snapshot
@@ -42,6 +45,14 @@ type JobInfo struct {
 	Phase     Phase
 	// Done and Total are raw bytes; Total is 0 until it is known.
 	Done, Total uint64
+	// Rate is raw bytes in a second, Left what the rest takes at that; 0 if not
+	// known.
+	Rate float64
+	Left time.Duration
+	// Waits is the line for people: what is awaited, and why.
+	Waits string
+	// Since is when Phase began.
+	Since time.Time
 	// Attempts counts the tries begun.
 	Attempts int
 	// LastError is the one-line cause of the last failure, kept until the end.
@@ -66,6 +77,9 @@ type job struct {
 	since    time.Time // when phase began
 	done     uint64
 	total    uint64
+	need     uint64    // of quota, in bytes, once the size is known
+	short    *shortage // in PhaseQuota
+	pace     pace
 	attempts int
 	backoff  time.Duration
 	err      error
@@ -143,6 +157,7 @@ func (j *job) begin() {
 	j.phase, j.since = PhaseLooking, time.Now()
 	j.attempts++
 	j.done, j.total, j.unknown, j.stumbles = 0, 0, false, ""
+	j.need, j.short = 0, nil
 }
 
 // expect sets how many bytes will be uploaded.
@@ -152,6 +167,7 @@ func (j *job) expect(total uint64) {
 
 	j.phase, j.since = PhaseUploading, time.Now()
 	j.done, j.total = 0, total
+	j.pace = pace{at: j.since}
 }
 
 func (j *job) progress(n int) {
@@ -159,6 +175,7 @@ func (j *job) progress(n int) {
 	defer j.mu.Unlock()
 
 	j.done = min(j.done+uint64(max(n, 0)), j.total)
+	j.pace.note(j.done, time.Now())
 	j.stumbles = ""
 }
 
@@ -205,7 +222,11 @@ func (j *job) info() JobInfo {
 
 	i := JobInfo{
 		Identity: j.identity, ProjectID: j.key.place, Phase: j.phase,
-		Done: j.done, Total: j.total, Attempts: j.attempts,
+		Done: j.done, Total: j.total, Attempts: j.attempts, Waits: clip(j.text(time.Now()), maxReason), Since: j.since,
+	}
+
+	if j.phase == PhaseUploading {
+		i.Rate, i.Left = j.pace.rate, j.left()
 	}
 
 	if j.err != nil {
@@ -302,22 +323,74 @@ func (m *Manager) attempt(ctx context.Context, j *job) error {
 		return nil
 	}
 
-	j.enter(PhaseQueued)
-
-	select {
-	case m.uploads <- struct{}{}:
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-
-	defer func() { <-m.uploads }()
-
-	img, err := m.importImage(ctx, j, projectID, l)
+	img, err := m.bring(ctx, j, projectID, l)
 	if err != nil {
 		return err
 	}
 
 	return m.settleIn(j, projectID, img)
+}
+
+// bring imports the image when there is room for that. After a wait it looks
+// first: another process may have brought it meanwhile.
+func (m *Manager) bring(ctx context.Context, j *job, projectID string, l *lookup) (oxide.Image, error) {
+	for {
+		start := time.Now()
+
+		release, err := m.admit(ctx, j)
+		if err != nil {
+			return oxide.Image{}, err
+		}
+
+		if time.Since(start) > lookAgainAfter {
+			img, found, err := m.broughtMeanwhile(ctx, j, projectID)
+			if found || err != nil {
+				release()
+
+				return img, err
+			}
+		}
+
+		img, err := m.importImage(ctx, j, projectID, l)
+
+		release()
+
+		short, again := errors.AsType[errNoRoom](err)
+		if !again {
+			return img, err
+		}
+
+		m.lacks(j, short.shortage)
+	}
+}
+
+// broughtMeanwhile looks for the image in the places where one that another
+// process has brought can be used.
+func (m *Manager) broughtMeanwhile(ctx context.Context, j *job, projectID string) (oxide.Image, bool, error) {
+	to := m.aimOf(j)
+
+	silo, err := m.listSilo(ctx, j.identity, to)
+	if err != nil {
+		return oxide.Image{}, false, err
+	}
+
+	if img, ok := (&lookup{taken: map[string]bool{}}).match(silo, j.identity); ok {
+		return img, true, nil
+	}
+
+	img, ok, err := m.findIn(ctx, j.identity, projectID)
+	if err != nil || !ok {
+		return oxide.Image{}, false, err
+	}
+
+	switch {
+	case !to.silo:
+		return img, true, nil
+	case m.ours(img.Description, naming.KindImage):
+		return m.promote(ctx, j.identity, img, false), true, nil
+	default:
+		return img, !to.must, nil
+	}
 }
 
 // settleIn remembers the image that an attempt came to. One that was to be in

@@ -56,8 +56,11 @@ type Manager struct {
 	looks, imports singleflight.Group
 
 	// Semaphores are channels so that waiting for one obeys a context.
-	uploads  chan struct{}
-	deleting chan struct{}
+	uploads   chan struct{}
+	deleting  chan struct{}
+	admitting chan struct{}
+
+	quota quota
 
 	run      run
 	suspects suspects
@@ -68,15 +71,16 @@ func New(cfg Config) *Manager {
 	cfg.defaults()
 
 	return &Manager{
-		cfg:      cfg,
-		known:    map[key]found{},
-		sizes:    map[string]uint64{},
-		jobs:     map[key]*job{},
-		scratch:  map[*scratch]struct{}{},
-		doubted:  map[string]bool{},
-		uploads:  make(chan struct{}, cfg.Uploads),
-		deleting: make(chan struct{}, 1),
-		run:      run{lock: make(chan struct{}, 1), projects: map[string]bool{}},
+		cfg:       cfg,
+		known:     map[key]found{},
+		sizes:     map[string]uint64{},
+		jobs:      map[key]*job{},
+		scratch:   map[*scratch]struct{}{},
+		doubted:   map[string]bool{},
+		uploads:   make(chan struct{}, cfg.Uploads),
+		deleting:  make(chan struct{}, 1),
+		admitting: make(chan struct{}, 1),
+		run:       run{lock: make(chan struct{}, 1), projects: map[string]bool{}},
 	}
 }
 

@@ -59,8 +59,8 @@ func TestAnImageIsImportedAndPromoted(t *testing.T) {
 		return s == "write" || strings.HasPrefix(s, "renew ") && !strings.Contains(s, project)
 	})
 	wantOps := []string{
-		"list silo", "list images", "open", "renew " + project, "create disk", "start", "stop", "finalize",
-		"view disk", "view snapshot", "create image", "promote image", "delete snapshot", "delete disk",
+		"list silo", "list images", "open", "utilization", "renew " + project, "create disk", "start", "stop", "finalize",
+		"view snapshot", "create image", "promote image", "delete snapshot", "delete disk",
 		"list silo", "forget 0a1b2c3d",
 	}
 

@@ -41,6 +41,12 @@ func (i *importer) seal(ctx context.Context, h head) (string, error) {
 			return "", needs(err, h.size)
 		}
 
+		if err == nil && try == 1 {
+			if id := i.readyAtOnce(ctx); id != "" {
+				return id, nil
+			}
+		}
+
 		state, settleErr := i.settled(ctx)
 
 		switch {
@@ -67,6 +73,23 @@ func (i *importer) seal(ctx context.Context, h head) (string, error) {
 
 		delay = min(2*delay, maxStepPause)
 	}
+}
+
+// readyAtOnce is the ID of the snapshot if the first finalize has made it by the
+// time of its answer, as the rack nearly always does; else empty. The disk is not
+// looked at: should it be on its way still, its deletion is refused and the undo
+// goes by its state.
+func (i *importer) readyAtOnce(ctx context.Context) string {
+	s := i.scratch
+
+	snap, err := i.m.cfg.Rack.ViewSnapshotByName(ctx, s.project, s.snapshots[0])
+	if err != nil || snap.DiskId != s.id || snap.State != oxide.SnapshotStateReady {
+		return ""
+	}
+
+	s.detached, s.snapshotID = true, snap.Id
+
+	return snap.Id
 }
 
 // repeatable tells the failures of finalize after which the disk's state

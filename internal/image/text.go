@@ -109,7 +109,11 @@ func (j *job) text(now time.Time) string {
 
 	switch j.phase {
 	case PhaseQueued:
-		return fmt.Sprintf("waiting to upload the %s until another upload ends", what)
+		return fmt.Sprintf("waiting to upload the %s until another upload ends (--max-uploads)", what)
+	case PhaseQuota:
+		if j.short != nil {
+			return j.short.text(j.identity.Talos)
+		}
 	case PhaseOpening:
 		line := "waiting for the image factory to build the " + what
 		// It says nothing until it is done, so the time is all the progress there is.
@@ -119,7 +123,7 @@ func (j *job) text(now time.Time) string {
 
 		return line
 	case PhaseUploading:
-		line := fmt.Sprintf("uploading %s: %d %% (%d of %d MiB)", what, j.percent(), j.done/mib, (j.total+mib-1)/mib)
+		line := fmt.Sprintf("uploading %s: %d %% (%d of %d MiB%s)", what, j.percent(), j.done/mib, (j.total+mib-1)/mib, j.speed())
 		if j.stumbles != "" {
 			line += "; a write fails: " + j.stumbles
 		}
@@ -154,7 +158,7 @@ func (j *job) retryIn(now time.Time) time.Duration {
 
 			return min(max(time.Duration(float64(age)*due/float64(j.done)), minRetry), holdFor)
 		}
-	case PhaseLooking, PhaseQueued, PhaseOpening, PhaseSealing, PhasePublishing:
+	case PhaseLooking, PhaseQueued, PhaseQuota, PhaseOpening, PhaseSealing, PhasePublishing:
 	}
 
 	return min(max(age/2, minRetry), holdFor)
