@@ -70,7 +70,7 @@ func newRootCommand() *cobra.Command {
 		return serve(cmd.Context(), cfg)
 	}
 
-	root.AddCommand(newVersionCommand(), newMachineClassCommand(), newOrphansCommand(), newRequestsCommand())
+	root.AddCommand(newVersionCommand(), newMachineClassCommand(), newOrphansCommand(), newRequestsCommand(), newImagesCommand())
 
 	return root
 }

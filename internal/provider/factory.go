@@ -10,6 +10,7 @@ import (
 
 	"github.com/blang/semver/v4"
 	"github.com/cosi-project/runtime/pkg/safe"
+	"github.com/cosi-project/runtime/pkg/state"
 	factory "github.com/siderolabs/image-factory/pkg/client"
 	"github.com/siderolabs/image-factory/pkg/schematic"
 	"github.com/siderolabs/omni/client/pkg/client"
@@ -21,24 +22,41 @@ import (
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/image"
 )
 
+// factories finds the image factory.
+type factories struct {
+	url    string // the one that was configured, if any
+	access func() http.Header
+	clear  bool // credentials may go without TLS
+	state  func() state.State
+}
+
+func (d *Daemon) factories() factories {
+	return factories{url: d.opts.FactoryURL, access: d.opts.FactoryAccess, clear: d.opts.FactoryClear, state: d.state}
+}
+
+// factoryAddress is the factory with the credentials of this moment.
+func (d *Daemon) factoryAddress(ctx context.Context) (image.Address, error) {
+	return d.factories().address(ctx)
+}
+
 // factoryURL is where images come from: what was configured, else what Omni
 // says, else the public factory. It is asked at each use, as it may move.
 func (d *Daemon) factoryURL(ctx context.Context) (string, error) {
-	base, _, err := d.findFactory(ctx)
+	base, _, err := d.factories().find(ctx)
 
 	return base, err
 }
 
-// findFactory says also whether somebody has named the factory.
-func (d *Daemon) findFactory(ctx context.Context) (base string, named bool, err error) {
-	if d.opts.FactoryURL != "" {
-		return d.opts.FactoryURL, true, nil
+// find says also whether somebody has named the factory.
+func (f factories) find(ctx context.Context) (base string, named bool, err error) {
+	if f.url != "" {
+		return f.url, true, nil
 	}
 
 	ctx, cancel := context.WithTimeout(ctx, omniDeadline)
 	defer cancel()
 
-	features, err := safe.StateGetByID[*omnires.FeaturesConfig](ctx, d.state(), omnires.FeaturesConfigID)
+	features, err := safe.StateGetByID[*omnires.FeaturesConfig](ctx, f.state(), omnires.FeaturesConfigID)
 	if err != nil {
 		return "", false, fmt.Errorf("reading Omni's features: %w", err)
 	}
@@ -50,18 +68,18 @@ func (d *Daemon) findFactory(ctx context.Context) (base string, named bool, err 
 	return constants.ImageFactoryBaseURL, false, nil
 }
 
-// factoryAddress is the factory with the credentials of this moment. They are
+// address is the factory with the credentials of this moment. They are
 // for the factory that was configured or that Omni names: the public one, which
 // nobody has named, gets none, and neither does one that would be told them in
 // clear.
-func (d *Daemon) factoryAddress(ctx context.Context) (image.Address, error) {
-	base, named, err := d.findFactory(ctx)
-	if err != nil || !named || d.opts.FactoryAccess == nil {
+func (f factories) address(ctx context.Context) (image.Address, error) {
+	base, named, err := f.find(ctx)
+	if err != nil || !named || f.access == nil {
 		return image.Address{Base: base}, err
 	}
 
-	header := d.opts.FactoryAccess()
-	if header != nil && !d.opts.FactoryClear && inClear(base) {
+	header := f.access()
+	if header != nil && !f.clear && inClear(base) {
 		return image.Address{}, &image.MendError{Reason: "the image factory that Omni names begins with http://, " +
 			"where its credentials could be read on their way: give it https://, or allow it with IMAGE_FACTORY_INSECURE"}
 	}

@@ -33,6 +33,7 @@ func (p *Provisioner) ensureImage(ctx context.Context, logger *zap.Logger, pctx 
 
 	status, err := p.Images.Ask(ctx, image.Want{
 		Identity: identity(plan.GetImage()), ProjectID: plan.GetProjectId(), DiskBytes: plan.GetBootDisk().GetSizeBytes(),
+		Scope: image.Scope(plan.GetImage().GetScope()),
 	})
 	if err != nil {
 		return err
