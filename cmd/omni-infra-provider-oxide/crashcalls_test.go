@@ -31,12 +31,16 @@ type callWatch struct {
 	victim *daemon
 	// struck is the number of the call at which the daemon was killed.
 	struck int
+	// next is what the next call of an operation of the rack sets off.
+	next map[string]func()
+
+	rules *rules
 }
 
 func newCallWatch(point *killPoint) *callWatch {
 	return &callWatch{
 		fired: make(chan struct{}), again: make(chan struct{}), point: point,
-		seen: map[string]int{}, number: map[string]int{},
+		seen: map[string]int{}, number: map[string]int{}, next: map[string]func(){},
 	}
 }
 
@@ -48,10 +52,30 @@ func (w *callWatch) observe(open bool) {
 	w.open = open
 }
 
+// once has the daemon's next call of an operation of the rack set something off
+// before it is done.
+func (w *callWatch) once(op string, do func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	w.next[op] = do
+}
+
 func (w *callWatch) rackBefore(seq int, op string) {
 	c, ok := w.of().Rack.Call(seq)
 	if !ok || !strings.HasPrefix(c.UserAgent, "omni-infra-provider-oxide/") {
 		return
+	}
+
+	w.rules.rack(op, c.Path)
+
+	w.mu.Lock()
+	do := w.next[op]
+	delete(w.next, op)
+	w.mu.Unlock()
+
+	if do != nil {
+		do()
 	}
 
 	if w.begins("rack", seq, "rack "+op) {
@@ -68,9 +92,14 @@ func (w *callWatch) omniBefore(number int, _ string) {
 }
 
 func (w *callWatch) omniAfter(number int, _ string) {
-	if name, ok := w.omniCall(number); ok {
-		w.ends("omni", number, name)
+	name, ok := w.omniCall(number)
+	if !ok {
+		return
 	}
+
+	c, _ := w.of().Omni.Call(number)
+	w.rules.omni(c.Verb, c.Type, c.ID)
+	w.ends("omni", number, name)
 }
 
 // omniCall names a call of the daemon by verb and type.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	stored "github.com/oxidecomputer/omni-infra-provider-oxide/api/specs"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/naming"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/provider"
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/simulator/operator"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/simulator/site"
 )
 
@@ -26,9 +28,12 @@ const (
 type crashRun struct {
 	*place
 
-	calls  *callWatch
-	env    map[string]string
-	daemon *daemon
+	calls *callWatch
+	rules *rules
+	env   map[string]string
+	// outages says that the rack may be away.
+	outages bool
+	daemon  *daemon
 	// standby, if there is one, takes over from a daemon that was killed.
 	standby *daemon
 	owner   string
@@ -44,17 +49,22 @@ func newCrashRun(t *testing.T, sc scenario, point *killPoint) *crashRun {
 	cfg := sc.site
 	cfg.Rack.BeforeCall, cfg.Rack.AfterCall = calls.rackBefore, calls.rackAfter
 
-	r := &crashRun{place: newPlace(t, cfg), calls: calls}
+	r := &crashRun{place: newPlace(t, cfg), calls: calls, outages: sc.outages}
+	r.rules = newRules(r.place)
 
 	calls.mu.Lock()
-	calls.site = r.Site
+	calls.site, calls.rules = r.Site, r.rules
 	calls.mu.Unlock()
 
 	r.Omni.SetHooks(calls.omniBefore, calls.omniAfter)
 
 	r.env = r.place.env(crashProvider)
 	r.env["SCRATCH_GRACE"], r.env["SETTLE_TIME"] = "1s", "1s"
+	maps.Copy(r.env, sc.env)
+
 	if sc.replicas {
+		// Whoever takes over is not told that it is to end soon what only the janitor can.
+		r.env["JANITOR_GRACE"] = "2s"
 		r.env["LEASE_DURATION"], r.env["LEASE_RENEW_EVERY"], r.env["LEASE_STOP_AFTER"] = "2s", "500ms", "1500ms"
 	} else {
 		// One process at a time, as the test sees to it: nobody need wait for a lease
@@ -112,10 +122,13 @@ func (r *crashRun) until(what string, holds func() bool) {
 
 	for {
 		r.tend()
-		r.always()
 
-		if holds() {
-			return
+		if r.inSight() {
+			r.always()
+
+			if holds() {
+				return
+			}
 		}
 
 		if time.Now().After(deadline) {
@@ -156,13 +169,48 @@ func (r *crashRun) tend() {
 	close(r.calls.again)
 }
 
+// inSight says whether the rack lets anybody look at it now.
+func (r *crashRun) inSight() bool {
+	if !r.outages {
+		return true
+	}
+
+	_, err := r.Operator.Inventory(r.t.Context())
+
+	return err == nil
+}
+
+// inventory is what the rack holds, as soon as it lets anybody look.
+func (r *crashRun) inventory() operator.Rack {
+	r.t.Helper()
+
+	if !r.outages {
+		return r.place.inventory()
+	}
+
+	var left operator.Rack
+
+	r.eventually("the rack to be back", func() bool {
+		var err error
+
+		left, err = r.Operator.Inventory(r.t.Context())
+
+		return err == nil
+	})
+
+	return left
+}
+
 // always checks what may not be otherwise even for a moment.
 func (r *crashRun) always() {
 	r.t.Helper()
 
 	seen := map[string]string{}
+	ours := r.ours()
 
-	for _, i := range r.ours().Instances {
+	r.rules.nothingOf(ours)
+
+	for _, i := range ours.Instances {
 		mark, ok := naming.Parse(i.Description)
 		if !ok || mark.Owner != r.owner || mark.Provider != crashProvider || mark.Kind != naming.KindInstance {
 			r.t.Fatalf("instance %q has come up without the daemon's mark: %q", i.Name, i.Description)
@@ -183,7 +231,14 @@ func (r *crashRun) ours() leftovers { return leftovers{r.foreign.without(r.inven
 // the state of a request and then removes the finalizer, and when it dies in
 // between it takes the missing state for a request that it never began.
 func (r *crashRun) released() int {
-	return strings.Count(r.daemon.log(), "done: removing the finalizer of a request")
+	const done = "done: removing the finalizer of a request"
+
+	n := strings.Count(r.daemon.log(), done)
+	if r.standby != nil {
+		n += strings.Count(r.standby.log(), done)
+	}
+
+	return n
 }
 
 // leftOver lists what the daemon has in Omni besides what lives as long as the
