@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -131,20 +132,28 @@ func (u *rules) released(id string) {
 	u.let[naming.RequestKey(id)] = id
 	u.mu.Unlock()
 
+	let := u.letGo()
+
 	// A rack that is away shows nothing; what is left is seen later.
 	if left, err := u.p.Operator.Inventory(ctx); err == nil {
-		u.nothingOf(leftovers{left})
+		u.nothingOf(let, leftovers{left})
 	}
 }
 
-// nothingOf: what was let go is not there, and does not come back.
-func (u *rules) nothingOf(left leftovers) {
+// letGo are the requests that were let go so far, by key.
+func (u *rules) letGo() map[string]string {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 
+	return maps.Clone(u.let)
+}
+
+// nothingOf: what was let go before somebody looked is not there, and does not
+// come back.
+func (u *rules) nothingOf(let map[string]string, left leftovers) {
 	look := func(kind, name, description string) {
-		if mark, ok := naming.Parse(description); ok && slices.Contains(machineKinds, mark.Kind) && u.let[mark.Key] != "" && mark.Provider == crashProvider {
-			u.p.t.Errorf("request %s was let go, and %s %s is there", u.let[mark.Key], kind, name)
+		if mark, ok := naming.Parse(description); ok && slices.Contains(machineKinds, mark.Kind) && let[mark.Key] != "" && mark.Provider == crashProvider {
+			u.p.t.Errorf("request %s was let go, and %s %s is there", let[mark.Key], kind, name)
 		}
 	}
 

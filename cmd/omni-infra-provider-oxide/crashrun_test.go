@@ -206,9 +206,10 @@ func (r *crashRun) always() {
 	r.t.Helper()
 
 	seen := map[string]string{}
+	let := r.rules.letGo()
 	ours := r.ours()
 
-	r.rules.nothingOf(ours)
+	r.rules.nothingOf(let, ours)
 
 	for _, i := range ours.Instances {
 		mark, ok := naming.Parse(i.Description)

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -159,17 +160,31 @@ func start(t *testing.T, env map[string]string) *daemon {
 	return d
 }
 
+// lastPort is the last one that freeAddress gave out.
+var lastPort atomic.Uint32
+
+// freeAddress is one where nobody listens, outside of the range from which
+// systems take the ports of connections: one of those may be taken again before
+// the daemon has it.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	const first, span = 16000, 16000
+
+	for range 100 {
+		port := first + (uint32(os.Getpid())*97+lastPort.Add(1))%span
+
+		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err == nil {
+			defer l.Close()
+
+			return l.Addr().String()
+		}
 	}
 
-	defer l.Close()
+	t.Fatal("no free port")
 
-	return l.Addr().String()
+	return ""
 }
 
 // kill ends the daemon with SIGKILL.
