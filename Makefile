@@ -42,6 +42,11 @@ test: ## Run all tests, with the race detector where there is a C compiler (PKG=
 crash: ## Kill the daemon before and after every call that it makes, which takes most of an hour
 	OIPO_CRASH=full $(GO) test -count=1 -v -timeout 6h -run '^TestKillsAtAnyCall$$' ./cmd/omni-infra-provider-oxide/
 
+.PHONY: storm
+storm: ## Let random faults loose on machines that come and go (OIPO_STORM=x8 random seeds or seeds, OIPO_STORM_SIZE=300)
+	OIPO_STORM=$${OIPO_STORM:-x8} OIPO_STORM_SIZE=$${OIPO_STORM_SIZE:-300} \
+		$(GO) test -count=1 -v -timeout 3h -run '^TestStorm' ./internal/provider/ ./cmd/omni-infra-provider-oxide/
+
 .PHONY: lint
 lint: ## Check code and protobuf files with the linters, writing nothing
 	$(LINT) run $(PKG)

@@ -64,13 +64,37 @@ func (b *bench) serve(change ...func(*Options)) *served {
 		}.Describe("Talos Linux"))
 	}
 
-	board := health.NewBoard(b.logger, health.NeedRack, NeedOmni)
 	images := talos.NewFactory(talos.FactoryConfig{HTTP: &http.Client{Transport: b.factory}})
+
+	d := b.run(func(o *Options) {
+		o.Factory = images
+
+		for _, c := range change {
+			c(o)
+		}
+	})
+
+	b.t.Cleanup(func() {
+		if err := d.stop(); err != nil && !errors.Is(err, errOwnerChanged) {
+			b.t.Errorf("the daemon ended with %v", err)
+		}
+
+		images.Close()
+	})
+
+	return d
+}
+
+// run runs a whole daemon, which the caller ends.
+func (b *bench) run(change ...func(*Options)) *served {
+	b.t.Helper()
+
+	board := health.NewBoard(b.logger, health.NeedRack, NeedOmni)
 
 	opts := Options{
 		ProviderID: testID, Name: "Oxide", Description: "test", Schema: "{}",
 		Omni: Way{Endpoint: b.omni.Endpoint(), Options: []client.Option{b.omniDialer()}}, OmniKey: b.key,
-		Rack: b.rack, Factory: images, FactoryURL: "http://" + factoryHost,
+		Rack: b.rack, FactoryURL: "http://" + factoryHost,
 		Concurrency: 4, MaxCreates: 4, Settle: settle, ScratchGrace: 2 * time.Minute, JoinTime: 15 * time.Minute,
 		Board: board, Logger: b.logger,
 	}
@@ -86,14 +110,6 @@ func (b *bench) serve(change ...func(*Options)) *served {
 
 		d.err = d.Run(ctx)
 	}()
-
-	b.t.Cleanup(func() {
-		if err := d.stop(); err != nil && !errors.Is(err, errOwnerChanged) {
-			b.t.Errorf("the daemon ended with %v", err)
-		}
-
-		images.Close()
-	})
 
 	return d
 }

@@ -81,9 +81,9 @@ type bench struct {
 	// callsBefore is the number of calls to the rack that the bench itself made.
 	callsBefore int
 
-	// before and after are called around each call to the rack, with its
-	// operation.
-	before, after atomic.Pointer[func(operation string)]
+	// before and after are called around each call to the rack, with its number
+	// and its operation.
+	before, after atomic.Pointer[func(seq int, operation string)]
 }
 
 // setup is what a test may change about its bench.
@@ -172,10 +172,10 @@ func (b *bench) connect(key string) state.State {
 func (b *bench) startRack(cfg simrack.Config) {
 	b.t.Helper()
 
-	call := func(f *atomic.Pointer[func(string)]) func(int, string) {
-		return func(_ int, operation string) {
+	call := func(f *atomic.Pointer[func(int, string)]) func(int, string) {
+		return func(seq int, operation string) {
 			if f := f.Load(); f != nil {
-				(*f)(operation)
+				(*f)(seq, operation)
 			}
 		}
 	}
@@ -466,4 +466,7 @@ func (b *bench) fault(f simrack.Fault) {
 	b.ok(err)
 }
 
-func (b *bench) hook(at *atomic.Pointer[func(string)], f func(operation string)) { at.Store(&f) }
+func (b *bench) hook(at *atomic.Pointer[func(int, string)], f func(operation string)) {
+	call := func(_ int, operation string) { f(operation) }
+	at.Store(&call)
+}

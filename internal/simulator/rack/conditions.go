@@ -162,8 +162,13 @@ func (s *Server) detachDisk(d *disk) {
 
 		s.stuckDisk(d)
 
-		if d.state == diskDetaching {
+		switch {
+		case d.state == diskDetaching:
 			d.detach()
+		case d.state == diskFaulted && d.on != nil:
+			// It has faulted meanwhile; whatever it was attached to lets it go all the same.
+			d.detach()
+			d.become(diskFaulted)
 		}
 	})
 }
