@@ -62,9 +62,12 @@ type InstanceSpec struct {
 	// floating_ips are the floating addresses that are made for this machine.
 	FloatingIps []*FloatingIPRef `protobuf:"bytes,11,rep,name=floating_ips,json=floatingIps,proto3" json:"floating_ips,omitempty"`
 	// set_group_id is the anti-affinity group of plan.set_group, once it is known.
-	SetGroupId    string `protobuf:"bytes,12,opt,name=set_group_id,json=setGroupId,proto3" json:"set_group_id,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	SetGroupId string `protobuf:"bytes,12,opt,name=set_group_id,json=setGroupId,proto3" json:"set_group_id,omitempty"`
+	// set_group_create is the newest attempt at making that group. It is cleared
+	// when set_group_id is known.
+	SetGroupCreate *Attempt `protobuf:"bytes,13,opt,name=set_group_create,json=setGroupCreate,proto3" json:"set_group_create,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *InstanceSpec) Reset() {
@@ -179,6 +182,13 @@ func (x *InstanceSpec) GetSetGroupId() string {
 		return x.SetGroupId
 	}
 	return ""
+}
+
+func (x *InstanceSpec) GetSetGroupCreate() *Attempt {
+	if x != nil {
+		return x.SetGroupCreate
+	}
+	return nil
 }
 
 // Plan is what will be made, resolved to what existed when it was made. Later
@@ -1458,7 +1468,7 @@ var File_specs_specs_proto protoreflect.FileDescriptor
 
 const file_specs_specs_proto_rawDesc = "" +
 	"\n" +
-	"\x11specs/specs.proto\x12\x16oxide.infraprovider.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x80\x05\n" +
+	"\x11specs/specs.proto\x12\x16oxide.infraprovider.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xcb\x05\n" +
 	"\fInstanceSpec\x120\n" +
 	"\x04plan\x18\x01 \x01(\v2\x1c.oxide.infraprovider.v1.PlanR\x04plan\x126\n" +
 	"\x05image\x18\x02 \x01(\v2 .oxide.infraprovider.v1.ImageRefR\x05image\x127\n" +
@@ -1474,7 +1484,8 @@ const file_specs_specs_proto_rawDesc = "" +
 	" \x01(\tR\x11patchedInstanceId\x12H\n" +
 	"\ffloating_ips\x18\v \x03(\v2%.oxide.infraprovider.v1.FloatingIPRefR\vfloatingIps\x12 \n" +
 	"\fset_group_id\x18\f \x01(\tR\n" +
-	"setGroupId\"\xbf\b\n" +
+	"setGroupId\x12I\n" +
+	"\x10set_group_create\x18\r \x01(\v2\x1f.oxide.infraprovider.v1.AttemptR\x0esetGroupCreate\"\xbf\b\n" +
 	"\x04Plan\x12\x16\n" +
 	"\x06format\x18\x12 \x01(\rR\x06format\x12!\n" +
 	"\frequest_hash\x18\x01 \x01(\tR\vrequestHash\x12\x1d\n" +
@@ -1634,21 +1645,22 @@ var file_specs_specs_proto_depIdxs = []int32{
 	15, // 5: oxide.infraprovider.v1.InstanceSpec.running_since:type_name -> google.protobuf.Timestamp
 	15, // 6: oxide.infraprovider.v1.InstanceSpec.unsure_create:type_name -> google.protobuf.Timestamp
 	9,  // 7: oxide.infraprovider.v1.InstanceSpec.floating_ips:type_name -> oxide.infraprovider.v1.FloatingIPRef
-	4,  // 8: oxide.infraprovider.v1.Plan.boot_disk:type_name -> oxide.infraprovider.v1.DiskPlan
-	4,  // 9: oxide.infraprovider.v1.Plan.disks:type_name -> oxide.infraprovider.v1.DiskPlan
-	5,  // 10: oxide.infraprovider.v1.Plan.nics:type_name -> oxide.infraprovider.v1.NicPlan
-	6,  // 11: oxide.infraprovider.v1.Plan.image:type_name -> oxide.infraprovider.v1.ImagePlan
-	15, // 12: oxide.infraprovider.v1.Plan.planned_at:type_name -> google.protobuf.Timestamp
-	2,  // 13: oxide.infraprovider.v1.Plan.external_ips:type_name -> oxide.infraprovider.v1.ExternalIPPlan
-	3,  // 14: oxide.infraprovider.v1.Plan.set_group:type_name -> oxide.infraprovider.v1.SetGroupPlan
-	10, // 15: oxide.infraprovider.v1.FloatingIPRef.create:type_name -> oxide.infraprovider.v1.Attempt
-	15, // 16: oxide.infraprovider.v1.Attempt.at:type_name -> google.protobuf.Timestamp
-	16, // 17: oxide.infraprovider.v1.LeaseSpec.duration:type_name -> google.protobuf.Duration
-	18, // [18:18] is the sub-list for method output_type
-	18, // [18:18] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	10, // 8: oxide.infraprovider.v1.InstanceSpec.set_group_create:type_name -> oxide.infraprovider.v1.Attempt
+	4,  // 9: oxide.infraprovider.v1.Plan.boot_disk:type_name -> oxide.infraprovider.v1.DiskPlan
+	4,  // 10: oxide.infraprovider.v1.Plan.disks:type_name -> oxide.infraprovider.v1.DiskPlan
+	5,  // 11: oxide.infraprovider.v1.Plan.nics:type_name -> oxide.infraprovider.v1.NicPlan
+	6,  // 12: oxide.infraprovider.v1.Plan.image:type_name -> oxide.infraprovider.v1.ImagePlan
+	15, // 13: oxide.infraprovider.v1.Plan.planned_at:type_name -> google.protobuf.Timestamp
+	2,  // 14: oxide.infraprovider.v1.Plan.external_ips:type_name -> oxide.infraprovider.v1.ExternalIPPlan
+	3,  // 15: oxide.infraprovider.v1.Plan.set_group:type_name -> oxide.infraprovider.v1.SetGroupPlan
+	10, // 16: oxide.infraprovider.v1.FloatingIPRef.create:type_name -> oxide.infraprovider.v1.Attempt
+	15, // 17: oxide.infraprovider.v1.Attempt.at:type_name -> google.protobuf.Timestamp
+	16, // 18: oxide.infraprovider.v1.LeaseSpec.duration:type_name -> google.protobuf.Duration
+	19, // [19:19] is the sub-list for method output_type
+	19, // [19:19] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_specs_specs_proto_init() }

@@ -31,6 +31,8 @@ func TestGolden(t *testing.T) {
 		for _, role := range []string{"boot", "data0", "data10"} {
 			fmt.Fprintf(&b, "  disk     %s\n", naming.Disk(role, id))
 		}
+
+		fmt.Fprintf(&b, "  group    %s\n", naming.SetGroup(testMark().Owner, testMark().Provider, id, "allow", 1))
 	}
 
 	for _, i := range variants() {

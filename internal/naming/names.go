@@ -11,7 +11,8 @@ const (
 	// IDs with one name, not even on purpose.
 	instanceHash = 16
 
-	// diskHash is 50 bits, and tells apart the disks of one project only.
+	// diskHash is 50 bits, and tells apart the disks, or the groups, of one
+	// project only.
 	diskHash = 10
 )
 
@@ -68,6 +69,18 @@ func Disk(role, requestID string) string {
 // NIC returns the name of the network interface with the index, from 0, of
 // an instance. Such names are unique within their instance only.
 func NIC(index int) string { return "net" + strconv.Itoa(index) }
+
+// SetGroup returns the name of an anti-affinity group that keeps machines of a
+// machine request set apart: "<readable cut of the set>-<number>-x<10 base32
+// characters of the hash>". The number is that of the group among those of the
+// set with this policy, from 0. Owner and provider are in the hash: sets of two
+// Omni accounts may have one ID.
+func SetGroup(owner, provider, set, policy string, number uint32) string {
+	n := strconv.FormatUint(uint64(number), 10)
+	suffix := "-" + n + "-x" + hashed(diskHash, owner, provider, set, policy, n)
+
+	return readable(set, "s", maxName-len(suffix)) + suffix
+}
 
 // readable cuts s down to at most limit characters that may begin a name. It
 // says something to people and guarantees nothing: distinct strings may give

@@ -49,6 +49,7 @@ func fullState() *specs.InstanceSpec {
 		InstanceId: "inst-id", Disks: []*specs.DiskRef{{Id: "d-id", Name: "boot-x", Kind: "boot"}},
 		Start: &specs.Attempt{At: at(4), Count: 1}, RunningSince: at(5), Incarnation: 6, UnsureCreate: at(7), PatchedInstanceId: "inst-id",
 		FloatingIps: []*specs.FloatingIPRef{{Name: "ip0-x", Id: "ip-id", Create: &specs.Attempt{At: at(8), Count: 1}}}, SetGroupId: "sg-id",
+		SetGroupCreate: &specs.Attempt{At: at(9), Count: 1},
 	}
 }
 
