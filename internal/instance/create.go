@@ -40,6 +40,10 @@ func (m *Machines) Create(ctx context.Context, spec *specs.InstanceSpec, userDat
 		return mend(nil, "the join config of %d bytes is over Oxide's limit of %d for user-data", len(userData), maxUserData)
 	}
 
+	if err := m.ensureSetGroup(ctx, spec); err != nil {
+		return err
+	}
+
 	attempt := spec.GetCreate()
 	if attempt == nil {
 		return m.stampAttempt(spec)
@@ -251,6 +255,10 @@ func (m *Machines) createFailed(ctx context.Context, spec *specs.InstanceSpec, e
 		attempt.LastError = "the image is gone, or the token needs silo viewer: " + attempt.GetLastError()
 
 		return ErrImageGone
+	case groupVanished(spec, err):
+		attempt.Failed, spec.SetGroupId = true, ""
+
+		return &Wait{Reason: creating + attempt.GetLastError(), After: pause(attempt.GetCount()), Cause: err}
 	case class.Passing():
 		attempt.Failed = true
 

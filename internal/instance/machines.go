@@ -16,6 +16,9 @@
 //	     └──── refused: the reason is kept, tried again ──────────┤
 //	     └──── no answer: the attempt is unsure, look again ──────┘
 //
+// The anti-affinity group of the machine's set is there before the first attempt
+// (setgroup.go).
+//
 // Start:
 //
 //	stopped, failed ─ start ─> starting ─> running: done
@@ -54,6 +57,8 @@ type Rack interface {
 	ListDisks(ctx context.Context, projectID string) ([]oxide.Disk, error)
 	DeleteDisk(ctx context.Context, id string) error
 	ListProjects(ctx context.Context) ([]oxide.Project, error)
+	ViewAntiAffinityGroup(ctx context.Context, projectID, nameOrID string) (*oxide.AntiAffinityGroup, error)
+	CreateAntiAffinityGroup(ctx context.Context, projectID string, g oxide.AntiAffinityGroupCreate) (*oxide.AntiAffinityGroup, error)
 }
 
 // Config says whose instances these are, and the limits.
@@ -106,6 +111,8 @@ type memory struct {
 	gaveUp map[string]time.Time
 	// lines are where requests wait for a turn, by the key of their places.
 	lines map[string]line
+	// claims are which requests make a group, by project and name.
+	claims map[string]claim
 }
 
 // stop remembers when an instance was last told to stop. Losing it with the
@@ -123,7 +130,7 @@ func New(cfg Config) *Machines {
 		deletes: NewPlaces(1, 300*time.Millisecond),
 		now:     time.Now,
 		since:   time.Now(),
-		memory:  &memory{stops: map[string]stop{}, tries: map[string]try{}, gaveUp: map[string]time.Time{}, lines: map[string]line{}},
+		memory:  &memory{stops: map[string]stop{}, tries: map[string]try{}, gaveUp: map[string]time.Time{}, lines: map[string]line{}, claims: map[string]claim{}},
 	}
 }
 

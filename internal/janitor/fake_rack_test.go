@@ -377,6 +377,14 @@ func (r *fakeRack) CreateInstance(context.Context, string, oxide.InstanceCreate)
 	return nil, r.never("create an instance")
 }
 
+func (r *fakeRack) ViewAntiAffinityGroup(context.Context, string, string) (*oxide.AntiAffinityGroup, error) {
+	return nil, r.never("view a group by name")
+}
+
+func (r *fakeRack) CreateAntiAffinityGroup(context.Context, string, oxide.AntiAffinityGroupCreate) (*oxide.AntiAffinityGroup, error) {
+	return nil, r.never("create a group")
+}
+
 func (r *fakeRack) StartInstance(context.Context, string) error { return r.never("start an instance") }
 
 func (r *fakeRack) ViewInstanceByName(context.Context, string, string) (*oxide.Instance, error) {

@@ -49,8 +49,12 @@ func (j *Janitor) stillOrphan(ctx context.Context, o Orphan) error {
 		return notNow("Omni lists no machine request at all any more")
 	}
 
+	if o.Kind == naming.KindGroup {
+		return j.stillNeedless(ctx, o, requests)
+	}
+
 	for _, r := range requests {
-		if naming.RequestKey(r.ID) != o.Key && (o.Kind != naming.KindGroup || r.Set == "" || naming.RequestKey(r.Set) != o.Key) {
+		if naming.RequestKey(r.ID) != o.Key {
 			continue
 		}
 
@@ -66,6 +70,31 @@ func (j *Janitor) stillOrphan(ctx context.Context, o Orphan) error {
 	}
 
 	return j.notConnected(ctx, o)
+}
+
+// stillNeedless reads the plans after the requests: a request that is not among
+// those may have planned meanwhile.
+func (j *Janitor) stillNeedless(ctx context.Context, o Orphan, requests []Request) error {
+	states, err := j.cfg.Omni.States(ctx)
+	if err != nil {
+		return err
+	}
+
+	l := &look{requests: map[string]Request{}, states: map[string]State{}}
+
+	for _, r := range requests {
+		l.requests[r.ID] = r
+	}
+
+	for _, s := range states {
+		l.states[s.ID] = s
+	}
+
+	if newKeys(l).needed(&o) {
+		return notNow("a machine of its set needs it again")
+	}
+
+	return nil
 }
 
 // stillGone reads one request by its ID.

@@ -25,9 +25,10 @@
 // An object without our mark, parsed strictly; an object of a request that is
 // in Omni, whatever state it is in and whether or not its own state is there;
 // anything of an instance whose machine is connected in Omni. That flag is
-// minutes late, so it protects and never accuses. An address that is attached
-// and a group that has members wait for that to end. Network interfaces go with
-// their instance.
+// minutes late, so it protects and never accuses. A group of a machine set is
+// none while a plan names it, or a request of the set has no plan yet. An address
+// that is attached and a group that has members wait for that to end. Network
+// interfaces go with their instance.
 //
 // # The brake
 //

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/oxidecomputer/omni-infra-provider-oxide/api/specs"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/janitor"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/naming"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/rack"
@@ -50,11 +51,11 @@ func TestAnOrphanIsRemovedAfterTheGrace(t *testing.T) {
 }
 
 // checkReread: between any two changes of the rack the requests are listed, and
-// a known request is read by its ID.
+// a known request is read by its ID, or for a group all plans.
 func checkReread(t *testing.T, w *world) {
 	t.Helper()
 
-	listed, read := false, false
+	listed, read, plans := false, false, false
 
 	for _, op := range w.ops {
 		switch {
@@ -62,12 +63,14 @@ func checkReread(t *testing.T, w *world) {
 			listed = true
 		case strings.HasPrefix(op, "omni read request gone-1"):
 			read = true
+		case op == "omni list states":
+			plans = listed
 		case strings.HasPrefix(op, "rack stop"), strings.HasPrefix(op, "rack delete"):
-			if !listed || !read {
+			if !listed || !read && (!plans || !strings.HasPrefix(op, "rack delete group")) {
 				t.Errorf("%q without looking again", op)
 			}
 
-			listed, read = false, false
+			listed, read, plans = false, false, false
 		}
 	}
 }
@@ -265,16 +268,55 @@ func TestWhatIsInUseStays(t *testing.T) {
 	t.Parallel()
 
 	bubble(t, func(_ *testing.T, w *world) {
-		w.lives(1)
-		w.omni.requests["live-00"].Set = "workers"
+		w.lives(2)
+		w.omni.requests["live-00"].Set, w.omni.requests["live-01"].Set = "workers", "others"
 		w.omni.states["live-00"].Spec.Plan.AntiAffinityGroupIds = []string{w.rack.addGroup("planned", w.mark("gone", naming.KindGroup).String(), 0)}
+		w.omni.states["live-00"].Spec.Plan.SetGroup = &specs.SetGroupPlan{Set: "workers", Name: "named"}
+		// It may yet plan to be in any group of its set.
+		w.omni.states["live-01"].Spec.Plan = nil
 
-		w.rack.addGroup("of-the-set", w.mark("workers", naming.KindGroup).String(), 0)
+		w.rack.addGroup("named", w.mark("workers", naming.KindGroup).String(), 0)
+		w.rack.addGroup("of-who-plans", w.mark("others", naming.KindGroup).String(), 0)
 		w.rack.addGroup("of-a-set-with-members", w.mark("control", naming.KindGroup).String(), 1)
 		w.rack.addAddress("attached", w.mark("gone", naming.KindIP).String(), "44444444-4444-4444-8444-444444444444")
 		w.rack.addDisk("attached", w.mark("gone", naming.KindData).String(), "44444444-4444-4444-8444-444444444444")
 
 		w.runFor(5 * grace)
 		w.untouched("objects in use")
+	})
+}
+
+// A group of a set that has shrunk is needed by nobody, and is removed although
+// the set lives on.
+func TestAGroupThatNoPlanNamesIsRemoved(t *testing.T) {
+	t.Parallel()
+
+	bubble(t, func(t *testing.T, w *world) {
+		w.lives(1)
+		w.omni.requests["live-00"].Set = "workers"
+		w.omni.states["live-00"].Spec.Plan.SetGroup = &specs.SetGroupPlan{Set: "workers", Name: "first"}
+
+		first := w.rack.addGroup("first", w.mark("workers", naming.KindGroup).String(), 0)
+		second := w.rack.addGroup("second", w.mark("workers", naming.KindGroup).Describe("Keeps machines of the set workers of Omni apart."), 0)
+
+		w.runFor(grace / 2)
+
+		if _, there := w.rack.groups[second]; !there {
+			t.Error("the group is removed before the grace is over")
+		}
+
+		w.runFor(5 * grace)
+
+		if _, there := w.rack.groups[first]; !there {
+			t.Error("the group that a plan names is removed")
+		}
+
+		if _, there := w.rack.groups[second]; there {
+			t.Error("the group that no plan names is still there")
+		}
+
+		if w.logged("removing an orphan: delete") != 1 {
+			t.Error("its removal is not logged")
+		}
 	})
 }

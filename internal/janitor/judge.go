@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/oxidecomputer/omni-infra-provider-oxide/api/specs"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/image"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/naming"
 )
@@ -186,18 +187,19 @@ func (j *Janitor) ours(description string, kind naming.Kind) (naming.Mark, bool)
 // keys are the keys of marks, as far as Omni knows what they stand for.
 type keys struct {
 	requests map[string]Request // by key
-	sets     map[string]bool    // keys of the sets of living requests
+	sets     map[string]string  // IDs of the sets of all requests, by key
+	open     map[string]bool    // keys of the sets with a request whose plan is not known
 	names    map[string]string  // IDs of requests that a state or a text names, by key
 	held     map[string]bool    // keys of states that are not ours to touch
 	dead     map[string]bool
 	// connected are the UUIDs of machines that are connected in Omni, by key.
 	connected map[string]string
-	groups    map[string]bool // IDs of the groups that a plan names
+	groups    map[string]bool // groups that a plan names, by ID or by planned name
 }
 
 func newKeys(l *look) *keys {
 	k := &keys{
-		requests: map[string]Request{}, sets: map[string]bool{}, names: map[string]string{},
+		requests: map[string]Request{}, sets: map[string]string{}, open: map[string]bool{}, names: map[string]string{},
 		held: map[string]bool{}, dead: map[string]bool{}, connected: map[string]string{}, groups: map[string]bool{},
 	}
 
@@ -207,7 +209,8 @@ func newKeys(l *look) *keys {
 		k.dead[key] = r.dead(l.statuses[id], has(l.states, id))
 
 		if r.Set != "" {
-			k.sets[naming.RequestKey(r.Set)] = true
+			k.sets[naming.RequestKey(r.Set)] = r.Set
+			k.open[naming.RequestKey(r.Set)] = k.open[naming.RequestKey(r.Set)] || mayPlan(r, l.states[id])
 		}
 	}
 
@@ -215,7 +218,7 @@ func newKeys(l *look) *keys {
 		k.names[naming.RequestKey(id)] = id
 		k.held[naming.RequestKey(id)] = s.Held != ""
 
-		for _, g := range s.Spec.GetPlan().GetAntiAffinityGroupIds() {
+		for _, g := range groupsOf(s.Spec) {
 			k.groups[g] = true
 		}
 	}
@@ -227,6 +230,32 @@ func newKeys(l *look) *keys {
 	}
 
 	return k
+}
+
+// mayPlan says whether a request may yet name any group of its set in its plan,
+// or does so in one that can not be read.
+func mayPlan(r Request, s State) bool {
+	return s.Held != "" || !r.TearingDown && s.Spec.GetPlan() == nil
+}
+
+// groupsOf are the groups that a state names: by ID, and that of the machine set
+// by its planned name too.
+func groupsOf(spec *specs.InstanceSpec) []string {
+	plan := spec.GetPlan()
+	all := slices.Clone(plan.GetAntiAffinityGroupIds())
+
+	if g := plan.GetSetGroup(); g != nil {
+		all = append(all, spec.GetSetGroupId(), plannedGroup(plan.GetProjectId(), g.GetName()))
+	}
+
+	return all
+}
+
+func plannedGroup(projectID, name string) string { return projectID + "/" + name }
+
+// needed says whether a machine is in a group of its set, or may be about to be.
+func (k *keys) needed(o *Orphan) bool {
+	return k.open[o.Key] || k.groups[o.ID] || k.groups[plannedGroup(o.ProjectID, o.Name)]
 }
 
 // protect notes that the machine in an instance is connected. A guest reads the
@@ -268,7 +297,13 @@ func sameUUID(a, b string) bool {
 func (k *keys) orphan(o *Orphan, description string) bool {
 	r, there := k.requests[o.Key]
 
-	if there && !k.dead[o.Key] || k.held[o.Key] || o.Kind == naming.KindGroup && (k.sets[o.Key] || k.groups[o.ID]) {
+	if o.Kind == naming.KindGroup {
+		k.nameSet(o, description)
+
+		return !k.needed(o)
+	}
+
+	if there && !k.dead[o.Key] || k.held[o.Key] {
 		return false
 	}
 
@@ -287,9 +322,22 @@ func (k *keys) orphan(o *Orphan, description string) bool {
 	return true
 }
 
+// nameSet writes into a group which machine set it was made for.
+func (k *keys) nameSet(o *Orphan, description string) {
+	o.Reason = "no machine needs it"
+
+	if k.sets[o.Key] == "" {
+		k.sets[o.Key] = requestIn(o.Key, o.Name, description)
+	}
+
+	if set := k.sets[o.Key]; set != "" {
+		o.Reason = fmt.Sprintf("no machine of the set %s needs it", set)
+	}
+}
+
 // name writes into an orphan which request is gone, as far as any text said.
 func (k *keys) name(o *Orphan) {
-	if o.dead {
+	if o.dead || o.Kind == naming.KindGroup {
 		return
 	}
 

@@ -158,7 +158,8 @@ func placementFields() []field {
 			help: "Groups made for each machine set to keep its machines on different sleds: " +
 				"none, allow (as far as there is room) or fail (rather do not start)",
 			note: fmt.Sprintf("A group of the rack has at most %d members. With `allow` a larger set gets more groups, "+
-				"with `fail` it is refused. The groups are removed when they are empty and nobody needs them.", MaxSetGroupMembers),
+				"with `fail` it is refused. The groups are removed when they are empty and nobody needs them. "+
+				"A machine request that belongs to no set gets none.", MaxSetGroupMembers),
 		},
 		{
 			key: "cpu_platform", title: "CPU platform", kind: kindEnum, def: AMDMilan,

@@ -15,6 +15,7 @@ import (
 	omnispecs "github.com/siderolabs/omni/client/api/omni/specs"
 	"github.com/siderolabs/omni/client/pkg/infra/provision"
 	"github.com/siderolabs/omni/client/pkg/omni/resources/infra"
+	"github.com/siderolabs/omni/client/pkg/omni/resources/omni"
 	"go.uber.org/zap"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -95,6 +96,10 @@ func (p *Provisioner) plan(ctx context.Context, logger *zap.Logger, pctx Context
 		return err
 	}
 
+	if err := p.shareOut(ctx, request, plan, class); err != nil {
+		return err
+	}
+
 	plan.Format = formatOf(plan)
 
 	plan.PlannedAt = timestamppb.Now()
@@ -110,6 +115,17 @@ func (p *Provisioner) plan(ctx context.Context, logger *zap.Logger, pctx Context
 	}
 
 	return nil
+}
+
+// shareOut gives the plan its part of what the class' machines share.
+func (p *Provisioner) shareOut(ctx context.Context, request *infra.MachineRequest, plan *specs.Plan, class machineclass.Class) error {
+	if !shares(class) {
+		return nil
+	}
+
+	set, _ := request.Metadata().Labels().Get(omni.LabelMachineRequestSet)
+
+	return p.allot(ctx, plan, func(others []*specs.Plan) error { return p.takeSetGroup(plan, class, set, others) })
 }
 
 // fitting is as many mistakes of a class as one line holds, and how many more

@@ -85,6 +85,7 @@ type Provisioner struct {
 
 	teardowns *teardowns
 	identity  siloIdentity
+	allotted  allotment
 }
 
 // Context is what the SDK hands to a step.

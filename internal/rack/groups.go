@@ -36,6 +36,13 @@ func (c *Client) ListAntiAffinityGroupMembers(ctx context.Context, groupID strin
 		})
 }
 
+// CreateAntiAffinityGroup makes a group in a project, by its ID.
+func (c *Client) CreateAntiAffinityGroup(ctx context.Context, projectID string, g oxide.AntiAffinityGroupCreate) (*oxide.AntiAffinityGroup, error) {
+	return change(ctx, c, "creating the anti-affinity group", func(ctx context.Context) (*oxide.AntiAffinityGroup, error) {
+		return c.api.AntiAffinityGroupCreate(ctx, oxide.AntiAffinityGroupCreateParams{Project: oxide.NameOrId(projectID), Body: &g})
+	})
+}
+
 // DeleteAntiAffinityGroup deletes a group by ID, whether or not it has members:
 // the rack does not refuse it.
 func (c *Client) DeleteAntiAffinityGroup(ctx context.Context, id string) error {
