@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// freshAttempt is how old a stored attempt may be when its call is made:
-	// teardown counts from the stored time.
+	// freshAttempt is how old an attempt may be when its call is made: teardown
+	// counts from then.
 	freshAttempt = 30 * time.Second
 	// mendInterval is how often a create that was refused is tried again.
 	mendInterval = 55 * time.Second
@@ -65,10 +65,9 @@ func (m *Machines) Create(ctx context.Context, spec *specs.InstanceSpec, userDat
 // when its time has come: whatever wakes the request earlier costs no call.
 func (m *Machines) createAgain(spec *specs.InstanceSpec) error {
 	attempt := spec.GetCreate()
-	age := m.now().Sub(attempt.GetAt().AsTime())
 
-	switch left := pause(attempt.GetCount()) - age; {
-	case attempt.GetMend() && age < mendInterval:
+	switch left := m.left(attempt, pause(attempt.GetCount())); {
+	case attempt.GetMend() && m.left(attempt, mendInterval) > 0:
 		return mend(nil, creating+"%s", attempt.GetLastError())
 	case !attempt.GetMend() && left > 0:
 		return waitFor(left, creating+"%s", attempt.GetLastError())
@@ -85,9 +84,13 @@ func (m *Machines) stampAttempt(spec *specs.InstanceSpec) error {
 	}
 
 	last := spec.GetCreate()
+	unsure := m.unsure(spec)
+
 	if last != nil && !last.GetFailed() {
-		spec.UnsureCreate = timestamppb.New(m.unsure(spec))
+		spec.UnsureCreate = timestamppb.New(unsure)
 	}
+
+	m.stamp(spec.GetPlan().GetRequestId(), unsure)
 
 	spec.Create = &specs.Attempt{
 		At: timestamppb.New(m.now()), Count: last.GetCount() + 1, LastError: last.GetLastError(),
@@ -104,33 +107,24 @@ func (m *Machines) stampAttempt(spec *specs.InstanceSpec) error {
 // unsure is the latest time at which a create call without a known outcome may
 // have left us; zero without any.
 func (m *Machines) unsure(spec *specs.InstanceSpec) time.Time {
-	var latest time.Time
-
-	if u := spec.GetUnsureCreate(); u != nil {
-		latest = u.AsTime()
-	}
-
 	m.mu.Lock()
-	gaveUp := m.gaveUp[spec.GetPlan().GetRequestId()]
+	latest := m.gaveUp[spec.GetPlan().GetRequestId()]
+	stamped, ours := m.stamped[spec.GetPlan().GetRequestId()]
 	m.mu.Unlock()
 
-	latest = later(latest, gaveUp)
+	if u := spec.GetUnsureCreate(); u != nil {
+		latest = later(latest, m.bygone(u.AsTime()))
+	}
 
 	// Of an attempt that is open nobody knows whether its call went out: it may
 	// have, until the attempt was too old for it, and may have been waited for
-	// until the process ended that made it, or the call's own deadline.
-	if a := spec.GetCreate(); a != nil && !a.GetFailed() && spec.GetInstanceId() == "" {
-		at := a.GetAt().AsTime()
-		ended := at.Add(freshAttempt)
-
-		if at.Before(m.since) {
-			ended = later(ended, m.since)
-			if last := at.Add(freshAttempt + sagaTime); ended.After(last) {
-				ended = last
-			}
-		}
-
-		latest = later(latest, ended)
+	// until the process ended that made it.
+	switch a := spec.GetCreate(); {
+	case a == nil || a.GetFailed() || spec.GetInstanceId() != "":
+	case ours:
+		latest = later(latest, stamped.Add(freshAttempt))
+	default:
+		latest = later(latest, m.bygone(a.GetAt().AsTime().Add(freshAttempt+sagaTime)))
 	}
 
 	return latest
@@ -193,9 +187,7 @@ func planned(plan *specs.Plan, i *oxide.Instance) bool {
 }
 
 func (m *Machines) create(ctx context.Context, spec *specs.InstanceSpec, userData string) error {
-	attempt := spec.GetCreate()
-
-	if m.now().Sub(attempt.GetAt().AsTime()) > freshAttempt {
+	if !m.fresh(spec.GetPlan().GetRequestId()) {
 		return m.stampAttempt(spec)
 	}
 

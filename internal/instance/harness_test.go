@@ -87,6 +87,7 @@ func (b *bench) machines() *Machines {
 
 		return b.now
 	}
+	m.since = m.now()
 
 	return m
 }
@@ -221,14 +222,20 @@ func (b *bench) made(requestID string) *specs.InstanceSpec {
 	b.t.Helper()
 
 	spec := b.planned(requestID)
+	b.running(spec)
+
+	return spec
+}
+
+// running drives a planned request to a running instance.
+func (b *bench) running(spec *specs.InstanceSpec) {
+	b.t.Helper()
 
 	_, err := b.drive(spec, b.create)
 	b.ok(err)
 
 	_, err = b.drive(spec, b.m.Start)
 	b.ok(err)
-
-	return spec
 }
 
 func (b *bench) fault(f simrack.Fault) {

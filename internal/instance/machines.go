@@ -106,19 +106,19 @@ type memory struct {
 	mu    sync.Mutex
 	stops map[string]stop
 	tries map[string]try
+	// gone is when instances were deleted by this process: the rack has said so.
+	gone map[string]time.Time
+	// rolls are the last lists of projects in which many instances are stopping.
+	rolls map[string]roll
 	// gaveUp is when this process last gave up a create without an answer. It is
 	// stored too, unless the link to Omni ended with the call.
 	gaveUp map[string]time.Time
+	// stamped is when this process last began an attempt to create.
+	stamped map[string]time.Time
 	// lines are where requests wait for a turn, by the key of their places.
 	lines map[string]line
 	// claims are which requests make a group, by project and name.
 	claims map[string]claim
-}
-
-// stop remembers when an instance was last told to stop. Losing it with the
-// process only means one stop more.
-type stop struct {
-	first, last time.Time
 }
 
 // New makes Machines.
@@ -130,7 +130,10 @@ func New(cfg Config) *Machines {
 		deletes: NewPlaces(1, 300*time.Millisecond),
 		now:     time.Now,
 		since:   time.Now(),
-		memory:  &memory{stops: map[string]stop{}, tries: map[string]try{}, gaveUp: map[string]time.Time{}, lines: map[string]line{}, claims: map[string]claim{}},
+		memory: &memory{
+			stops: map[string]stop{}, tries: map[string]try{}, rolls: map[string]roll{}, gone: map[string]time.Time{},
+			lines: map[string]line{}, claims: map[string]claim{}, gaveUp: map[string]time.Time{}, stamped: map[string]time.Time{},
+		},
 	}
 }
 

@@ -28,7 +28,10 @@ func (m *Machines) Remove(ctx context.Context, spec *specs.InstanceSpec) error {
 	// The lists that follow prove what is not there after this moment.
 	looked := m.now()
 
-	if err := m.removeAll(ctx, targetOf(spec)); err != nil {
+	t := targetOf(spec)
+	t.sure = m.unsure(spec).IsZero()
+
+	if err := m.removeAll(ctx, t); err != nil {
 		return err
 	}
 
@@ -49,6 +52,8 @@ type target struct {
 	key string
 	// instanceID is the instance that is known to have been made, if one is.
 	instanceID string
+	// sure says that no other can have been made.
+	sure bool
 }
 
 func targetOf(spec *specs.InstanceSpec) target {
@@ -96,7 +101,15 @@ func (m *Machines) settled(spec *specs.InstanceSpec, looked time.Time) error {
 // mark. left is a wait while one is still there.
 func (m *Machines) removeInstances(ctx context.Context, t target) (left, err error) {
 	if id := t.instanceID; id != "" {
-		i, err := m.cfg.Rack.ViewInstance(ctx, id)
+		if t.sure && m.deletedByUs(id) {
+			return nil, nil
+		}
+
+		if w := m.beforeLook(t); w != nil {
+			return w, nil
+		}
+
+		i, err := m.view(ctx, t)
 
 		switch rack.ClassOf(err) {
 		case rack.ClassOK:
@@ -139,7 +152,7 @@ func (m *Machines) removeInstance(ctx context.Context, key string, i *oxide.Inst
 		oxide.InstanceStateMigrating, oxide.InstanceStateRepairing:
 		return m.stop(ctx, key, i)
 	case oxide.InstanceStateStopping:
-		return waitFor(m.stopPoll(i.Id), "the instance is stopping")
+		return m.stopPoll(i.Id, "the instance is stopping")
 	case oxide.InstanceStateCreating, oxide.InstanceStateDestroyed:
 		return waitFor(3*time.Second, "the instance is %s, waiting to remove it", i.RunState)
 	}
@@ -167,7 +180,7 @@ func (m *Machines) deleteInstance(ctx context.Context, key string, i *oxide.Inst
 
 	switch rack.ClassOf(err) {
 	case rack.ClassOK:
-		m.forgetStop(i.Id)
+		m.deleted(i.Id)
 
 		return nil
 	case rack.ClassCredentials, rack.ClassForbidden, rack.ClassVersion:
@@ -187,7 +200,7 @@ func (m *Machines) stop(ctx context.Context, key string, i *oxide.Instance) erro
 	now := m.now()
 
 	if asked && now.Sub(s.last) < stopAgain {
-		return waitFor(m.stopPoll(i.Id), "the instance was told to stop and is %s", i.RunState)
+		return m.stopPoll(i.Id, "the instance was told to stop and is "+string(i.RunState))
 	}
 
 	if err := m.asked(ctx, Act{Verb: "stop", Kind: naming.KindInstance, ID: i.Id, Name: string(i.Name)}); err != nil {
@@ -205,7 +218,7 @@ func (m *Machines) stop(ctx context.Context, key string, i *oxide.Instance) erro
 		s.first = now
 	}
 
-	s.last = now
+	s.last, s.project = now, i.ProjectId
 
 	m.mu.Lock()
 	m.stops[i.Id] = s
@@ -213,7 +226,7 @@ func (m *Machines) stop(ctx context.Context, key string, i *oxide.Instance) erro
 
 	switch rack.ClassOf(err) {
 	case rack.ClassOK:
-		return waitFor(2*time.Second, "the instance is stopping")
+		return m.stopPoll(i.Id, "the instance is stopping")
 	case rack.ClassCredentials, rack.ClassForbidden, rack.ClassVersion:
 		m.forgetStop(i.Id)
 
@@ -221,36 +234,23 @@ func (m *Machines) stop(ctx context.Context, key string, i *oxide.Instance) erro
 	default:
 		// Not accepted, so the next one need not wait for half a minute.
 		m.mu.Lock()
-		m.stops[i.Id] = stop{first: s.first, last: now.Add(5*time.Second - stopAgain)}
+		m.stops[i.Id] = stop{first: s.first, last: now.Add(5*time.Second - stopAgain), project: s.project}
 		m.mu.Unlock()
 
 		return &Wait{Reason: "stopping the instance: " + rack.Reason(err), After: 5 * time.Second, Cause: err}
 	}
 }
 
-// stopPoll looks often at first and then ever less, up to half a minute.
-func (m *Machines) stopPoll(id string) time.Duration {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-
-	s, ok := m.stops[id]
-	if !ok {
-		return 3 * time.Second
-	}
-
-	return min(max(m.now().Sub(s.first)/4, time.Second), 30*time.Second)
-}
-
-func (m *Machines) forgetStop(id string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-
-	delete(m.stops, id)
-}
-
 // removeDisks deletes every disk of the project that bears the request's mark
 // as boot or data disk. A disk that somebody attached later has no such mark.
 func (m *Machines) removeDisks(ctx context.Context, t target) error {
+	// Of an instance that was deleted just now the disks are there.
+	if m.deletedByUs(t.instanceID) {
+		if w := m.ask(m.deletes, t.key, "delete disks"); w != nil {
+			return w
+		}
+	}
+
 	all, err := m.cfg.Rack.ListDisks(ctx, t.plan.GetProjectId())
 	if err != nil {
 		if rack.ClassOf(err) == rack.ClassGone {

@@ -52,8 +52,7 @@ func (m *Machines) start(ctx context.Context, spec *specs.InstanceSpec, state ox
 	attempt := spec.GetStart()
 
 	if attempt != nil {
-		pause := pause(attempt.GetCount())
-		if left := attempt.GetAt().AsTime().Add(pause).Sub(m.now()); left > 0 {
+		if left := m.left(attempt, pause(attempt.GetCount())); left > 0 {
 			reason := attempt.GetLastError()
 			if reason == "" {
 				reason = "the rack accepted the start and the instance is " + string(state)

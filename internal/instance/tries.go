@@ -130,7 +130,9 @@ func (m *Machines) leave(requestID, instanceID string) {
 
 	delete(m.stops, instanceID)
 	delete(m.tries, instanceID)
+	delete(m.gone, instanceID)
 	delete(m.gaveUp, requestID)
+	delete(m.stamped, requestID)
 	delete(m.lines, naming.RequestKey(requestID))
 	delete(m.lines, requestID)
 }
