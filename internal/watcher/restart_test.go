@@ -46,12 +46,13 @@ func TestAMachineIsStartedAgainOnlyIfItsClassAsks(t *testing.T) {
 				t.Error("a running machine was started")
 			}
 
-			// It has been well for long, so the next time is a first one.
+			// It has been well for long, so the next time is a first one, with the
+			// shortest pause before the second.
 			w.state("a", s)
 			w.pass(90 * time.Second)
 
-			if len(w.started) != before+1 {
-				t.Error("not started at once")
+			if n := len(w.started) - before; n < 1 || n > 2 {
+				t.Errorf("%d starts at once", n)
 			}
 		})
 	}
