@@ -94,6 +94,8 @@ func TestATryOfAClockThatWasAheadIsNotWaitedFor(t *testing.T) {
 			b := newBench(t)
 			spec := b.planned("r1")
 			spec.Create = attempt
+			spec.Plan.SetGroup = &specs.SetGroupPlan{Set: "workers", Name: "workers-x", Policy: "allow"}
+			spec.SetGroupCreate = &specs.Attempt{At: tomorrow, Count: 3, LastError: "busy"}
 			began := b.now
 
 			_, err := b.drive(spec, b.create)

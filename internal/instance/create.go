@@ -317,29 +317,61 @@ func (m *Machines) recordDisks(ctx context.Context, spec *specs.InstanceSpec) er
 		return nil
 	}
 
-	attached, err := m.cfg.Rack.ListInstanceDisks(ctx, spec.GetInstanceId())
+	refs, err := m.ownDisks(ctx, spec)
+	if err == nil && len(refs) < want {
+		refs, err = m.missingDisks(ctx, spec, len(refs), want)
+	}
+
+	if rack.ClassOf(err) == rack.ClassGone {
+		return m.vanished(ctx, spec)
+	}
+
 	if err != nil {
-		if rack.ClassOf(err) == rack.ClassGone {
-			return m.vanished(ctx, spec)
-		}
-
 		return err
-	}
-
-	var refs []*specs.DiskRef
-
-	for _, d := range attached {
-		if m.ours(d.Description, plan.GetRequestId(), naming.KindBoot, naming.KindData) {
-			mark, _ := naming.Parse(d.Description)
-			refs = append(refs, &specs.DiskRef{Id: d.Id, Name: string(d.Name), Kind: string(mark.Kind)})
-		}
-	}
-
-	if len(refs) < want {
-		return waitFor(2*time.Second, "%d of the instance's %d disks are attached so far", len(refs), want)
 	}
 
 	spec.Disks = refs
 
 	return nil
+}
+
+// ownDisks are the disks attached to the instance that were made for it.
+func (m *Machines) ownDisks(ctx context.Context, spec *specs.InstanceSpec) ([]*specs.DiskRef, error) {
+	attached, err := m.cfg.Rack.ListInstanceDisks(ctx, spec.GetInstanceId())
+	if err != nil {
+		return nil, err
+	}
+
+	var refs []*specs.DiskRef
+
+	for _, d := range attached {
+		if m.ours(d.Description, spec.GetPlan().GetRequestId(), naming.KindBoot, naming.KindData) {
+			mark, _ := naming.Parse(d.Description)
+			refs = append(refs, &specs.DiskRef{Id: d.Id, Name: string(d.Name), Kind: string(mark.Kind)})
+		}
+	}
+
+	return refs, nil
+}
+
+// missingDisks waits for the disks of an instance that is still being created. On
+// any other one they were attached, and somebody has taken some away.
+func (m *Machines) missingDisks(ctx context.Context, spec *specs.InstanceSpec, found, want int) ([]*specs.DiskRef, error) {
+	i, err := m.cfg.Rack.ViewInstance(ctx, spec.GetInstanceId())
+	if err != nil {
+		return nil, err
+	}
+
+	if i.RunState == oxide.InstanceStateCreating {
+		return nil, waitFor(2*time.Second, "%d of the instance's %d disks are attached so far", found, want)
+	}
+
+	// They may have been attached since they were looked for.
+	refs, err := m.ownDisks(ctx, spec)
+	if err == nil && len(refs) < want {
+		err = mend(nil, "instance %q has %d of its %d disks, somebody has detached or deleted one: attach it again, or delete this request",
+			spec.GetPlan().GetInstanceName(), len(refs), want)
+	}
+
+	return refs, err
 }

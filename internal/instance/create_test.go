@@ -391,3 +391,42 @@ func TestUserDataAtTheLimitPassesAndBeyondItIsRefusedWithoutACall(t *testing.T) 
 		t.Error("the rack was asked")
 	}
 }
+
+// Somebody takes a disk of an instance away before it is recorded. That is for a
+// person to mend, and costs few calls until it is.
+func TestAMissingDiskIsForAPersonToMend(t *testing.T) {
+	t.Parallel()
+
+	b := newBench(t)
+	spec := b.planned("r1")
+
+	for spec.GetInstanceId() == "" {
+		if w, ok := AsWait(b.create(t.Context(), spec)); !ok {
+			t.Fatal("no wait")
+		} else {
+			b.pass(w.After)
+		}
+	}
+
+	sdk := must(oxide.NewClient(oxide.WithHost(b.rack.Host()), oxide.WithToken(simrack.DefaultToken)))(t)
+	disk := oxide.DiskPath{Disk: oxide.NameOrId(must(b.rack.ViewDiskByName(t.Context(), b.project.Id, spec.GetPlan().GetDisks()[0].GetName()))(t).Id)}
+	must(sdk.InstanceDiskDetach(t.Context(), oxide.InstanceDiskDetachParams{Instance: oxide.NameOrId(spec.GetInstanceId()), Body: &disk}))(t)
+
+	_, err := b.drive(spec, b.create)
+	if m, ok := errors.AsType[*Mend](err); !ok || !strings.Contains(m.Reason, "has 2 of its 3 disks") {
+		t.Fatalf("got %v", err)
+	}
+
+	must(sdk.InstanceDiskAttach(t.Context(), oxide.InstanceDiskAttachParams{Instance: oxide.NameOrId(spec.GetInstanceId()), Body: &disk}))(t)
+
+	_, err = b.drive(spec, b.create)
+	b.ok(err)
+
+	if n := len(spec.GetDisks()); n != 3 {
+		t.Errorf("%d disks are recorded", n)
+	}
+
+	_, err = b.drive(spec, b.m.Remove)
+	b.ok(err)
+	b.wantLeft(0, 0)
+}

@@ -37,11 +37,13 @@ type stop struct {
 	why  string
 }
 
-// roll is one list of a project's instances. It is nil while the list is under
-// way, and after one that failed: then each instance is looked at by itself.
+// roll is one list of a project's instances. After one that failed there are none
+// in it, and each instance is looked at by itself.
 type roll struct {
 	began     time.Time
 	instances map[string]*oxide.Instance
+	// underWay says that there is no answer yet.
+	underWay bool
 }
 
 // stopPoll is the wait for the next look at an instance that is stopping.
@@ -118,59 +120,57 @@ func (m *Machines) deletedByUs(id string) bool {
 // view reads the known instance of a removal. Where many are stopping at once, one
 // list of the project serves all of them for a moment.
 func (m *Machines) view(ctx context.Context, t target) (*oxide.Instance, error) {
-	if i := m.calledOut(ctx, t); i != nil {
-		return i, nil
+	m.mu.Lock()
+
+	project, now := t.plan.GetProjectId(), m.now()
+	s, called := m.stops[t.instanceID], m.rolls[project]
+	alone := s.last.IsZero() || !m.crowded(project, now)
+	due := !alone && !called.underWay && now.Sub(called.began) >= rollLife
+
+	if due {
+		called = roll{began: now, underWay: true}
+		m.rolls[project] = called
+	}
+
+	m.mu.Unlock()
+
+	switch {
+	case alone:
+	case due:
+		called = m.callOut(ctx, project, now)
+	case called.underWay:
+		return nil, waitFor(minPoll/3, "%s", s.why)
+	}
+
+	// An instance that no list shows is looked at by itself.
+	if i := called.instances[t.instanceID]; !alone && i != nil && called.began.After(s.last) {
+		found := *i
+
+		return &found, nil
 	}
 
 	return m.cfg.Rack.ViewInstance(ctx, t.instanceID)
 }
 
-// calledOut finds an instance that was told to stop in a list that was begun after
-// that, and makes such a list if it is worth its call. It answers nil when the
-// instance is to be looked at by itself, as one is that no list shows.
-func (m *Machines) calledOut(ctx context.Context, t target) *oxide.Instance {
-	project := t.plan.GetProjectId()
+// callOut makes the list.
+func (m *Machines) callOut(ctx context.Context, project string, began time.Time) roll {
+	fresh := roll{began: began, instances: map[string]*oxide.Instance{}}
 
-	m.mu.Lock()
-	told, called := m.stops[t.instanceID].last, m.rolls[project]
-	now := m.now()
-
-	if told.IsZero() || !m.crowded(project, now) {
+	// Also when the call panics: nobody would make a list again.
+	defer func() {
+		m.mu.Lock()
+		m.rolls[project] = fresh
 		m.mu.Unlock()
-
-		return nil
-	}
-
-	if now.Sub(called.began) < rollLife {
-		m.mu.Unlock()
-
-		if i := called.instances[t.instanceID]; i != nil && called.began.After(told) {
-			found := *i
-
-			return &found
-		}
-
-		return nil
-	}
-
-	m.rolls[project] = roll{began: now}
-	m.mu.Unlock()
+	}()
 
 	all, err := m.cfg.Rack.ListInstances(ctx, project)
-	if err != nil {
-		return nil
-	}
-
-	fresh := roll{began: now, instances: make(map[string]*oxide.Instance, len(all))}
 	for i := range all {
-		fresh.instances[all[i].Id] = &all[i]
+		if err == nil {
+			fresh.instances[all[i].Id] = &all[i]
+		}
 	}
 
-	m.mu.Lock()
-	m.rolls[project] = fresh
-	m.mu.Unlock()
-
-	return fresh.instances[t.instanceID]
+	return fresh
 }
 
 // crowded says whether a list costs less than looking at each instance. The caller

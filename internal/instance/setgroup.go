@@ -34,7 +34,7 @@ func (m *Machines) ensureSetGroup(ctx context.Context, spec *specs.InstanceSpec)
 	attempt := spec.GetSetGroupCreate()
 	over := attempt.GetLastError() != ""
 
-	if left := attempt.GetAt().AsTime().Add(groupPause(attempt)).Sub(m.now()); over && left > 0 {
+	if left := m.left(attempt, groupPause(attempt)); over && left > 0 {
 		return waitFor(left, makingGroup+"%s", attempt.GetLastError())
 	}
 
