@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/oxidecomputer/oxide.go/oxide"
 	"github.com/siderolabs/omni/client/pkg/omni/resources/infra"
 	"go.uber.org/zap"
 
@@ -60,14 +61,40 @@ func (p *Provisioner) remove(ctx context.Context, logger *zap.Logger, spec *Inst
 	return nil
 }
 
-// byMark removes what bears the request's mark in the project of its class.
+// byMark removes what bears the request's mark in the project of its class, and
+// in any project if the request's state was lost: the class's may have been renamed
+// since, and have left its name to another.
 func (p *Provisioner) byMark(ctx context.Context, logger *zap.Logger, res *Instance, request *infra.MachineRequest) error {
+	if remade(res, request) {
+		all, err := p.Silo.ListProjects(ctx)
+
+		switch {
+		case err == nil:
+			for i := range all {
+				if err := p.remove(ctx, logger, markedIn(request, &all[i])); err != nil {
+					return err
+				}
+			}
+
+			return nil
+		case rack.ClassOf(err) != rack.ClassForbidden:
+			return err
+		}
+	}
+
 	found, err := p.planless(ctx, res, request)
 	if err != nil || found == nil {
 		return err
 	}
 
 	return p.remove(ctx, logger, found)
+}
+
+// markedIn is a state for whatever bears the request's mark in a project.
+func markedIn(request *infra.MachineRequest, project *oxide.Project) *InstanceState {
+	return &specs.InstanceSpec{Plan: &specs.Plan{
+		RequestId: request.Metadata().ID(), ProjectId: project.Id, ProjectName: string(project.Name),
+	}}
 }
 
 // planless answers for a request whose state holds no plan. Nothing is made
@@ -89,20 +116,23 @@ func (p *Provisioner) planless(ctx context.Context, res *Instance, request *infr
 		return nil, err
 	}
 
-	return &specs.InstanceSpec{Plan: &specs.Plan{
-		RequestId: request.Metadata().ID(), ProjectId: project.Id, ProjectName: string(project.Name),
-	}}, nil
+	return markedIn(request, project), nil
 }
 
 // remadeAfter is how much younger than its request a state is that was removed
 // and made again: the SDK makes it with the request's first step.
 const remadeAfter = 10 * time.Minute
 
+// remade says that a request has lost its state, and maybe a plan with it.
+func remade(res *Instance, request *infra.MachineRequest) bool {
+	return res.Metadata().Created().Sub(request.Metadata().Created()) >= remadeAfter
+}
+
 // projectNeverWas returns nil when the class's project can not hold anything of
 // the request. A 404 may also be a role that was lost; for a state that is as
 // old as its request that makes no difference, as its plan was never made.
 func (p *Provisioner) projectNeverWas(ctx context.Context, project string, res *Instance, request *infra.MachineRequest) error {
-	if res.Metadata().Created().Sub(request.Metadata().Created()) < remadeAfter {
+	if !remade(res, request) {
 		return nil
 	}
 

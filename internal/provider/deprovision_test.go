@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cosi-project/runtime/pkg/controller"
+	"github.com/cosi-project/runtime/pkg/state"
 	"github.com/oxidecomputer/oxide.go/oxide"
 	"github.com/siderolabs/omni/client/pkg/omni/resources/infra"
 	"go.uber.org/zap/zapcore"
@@ -101,6 +102,35 @@ func TestATeardownWithoutAPlanFindsWhatIsMarked(t *testing.T) {
 		b.start()
 		b.untilReleased(theRequest)
 		b.wantLeft(foreigners, foreigners)
+	})
+}
+
+// Invariant: nothing leaks. A state was lost and made again, the class's project
+// was renamed, and another project has its name now: what the request has is found
+// all the same.
+func TestATeardownWithoutAPlanFindsWhatIsInARenamedProject(t *testing.T) {
+	t.Parallel()
+
+	bubble(t, func(t *testing.T, b *bench) {
+		c, running := b.operator(), b.start()
+
+		b.ask(theRequest)
+		b.untilStage(theRequest, stageProvisioned)
+		b.ok(running.stop())
+
+		b.ok(b.st.Destroy(t.Context(), b.stored(theRequest).Metadata(), state.WithDestroyOwner(testID+sdkController)))
+		b.pass(remadeAfter)
+		b.store(theRequest, stepStart, &specs.InstanceSpec{})
+
+		_, err := c.ProjectUpdate(t.Context(), oxide.ProjectUpdateParams{Project: oxide.NameOrId(b.project.Id), Body: &oxide.ProjectUpdate{Name: "renamed"}})
+		b.ok(err)
+		_, err = c.ProjectCreate(t.Context(), oxide.ProjectCreateParams{Body: &oxide.ProjectCreate{Name: "demo", Description: "another"}})
+		b.ok(err)
+
+		b.remove(theRequest)
+		b.start()
+		b.untilReleased(theRequest)
+		b.wantLeft(0, 0)
 	})
 }
 
