@@ -82,7 +82,8 @@ func (c *crashReport) play(t *testing.T, sc scenario, point *killPoint) []killPo
 // with the call still on its way, is started again, and must come to exactly
 // what was asked for, and leave nothing when all is taken away again.
 //
-// A few points drawn from OIPO_CRASH_SEED are tried; OIPO_CRASH=full tries all.
+// A few points drawn from OIPO_CRASH_SEED are tried; OIPO_CRASH is how many of each
+// scenario, or full for all.
 // OIPO_CRASH_SITES is how many sites are at work at once.
 // One point alone, by the name that a failure gives:
 //
@@ -108,7 +109,17 @@ func TestKillsAtAnyCall(t *testing.T) {
 
 	began := time.Now()
 	report := &crashReport{}
-	full := os.Getenv("OIPO_CRASH") == "full"
+	each := crashPoints
+	full := false
+
+	switch s := os.Getenv("OIPO_CRASH"); s {
+	case "":
+	case "full":
+		full = true
+	default:
+		each = must(strconv.Atoi(s))(t)
+	}
+
 	jobs := make(chan func(), len(scenarios()))
 
 	var workers, counting sync.WaitGroup
@@ -138,7 +149,7 @@ func TestKillsAtAnyCall(t *testing.T) {
 	for i, sc := range scenarios() {
 		all := len(drawn[i])
 		if !full {
-			drawn[i] = choose(rand.New(rand.NewPCG(seed, uint64(i))), drawn[i], crashPoints)
+			drawn[i] = choose(rand.New(rand.NewPCG(seed, uint64(i))), drawn[i], each)
 		}
 
 		t.Logf("%s: %d kill points, %d tried", sc.name, all, len(drawn[i]))

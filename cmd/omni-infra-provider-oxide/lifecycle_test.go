@@ -5,12 +5,52 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cosi-project/runtime/pkg/safe"
 	"github.com/siderolabs/omni/client/api/omni/specs"
+	"github.com/siderolabs/omni/client/pkg/omni/resources/omni"
 
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/naming"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/simulator/factory"
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/simulator/rack"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/simulator/site"
 )
+
+// Rule B46: a guest may show its instance's ID in another byte order than the rack
+// tells it. One machine appears in Omni for each request all the same.
+func TestB46OneMachineForEachRequestWhateverUUIDTheGuestShows(t *testing.T) {
+	t.Parallel()
+
+	for name, swapped := range map[string]bool{"as the rack tells it": false, "in another byte order": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			p := newPlace(t, site.Config{Rack: rack.Config{SwapGuestUUID: swapped}})
+			start(t, p.env("oxide"))
+			p.waitRegistered("oxide")
+			p.set("workers", "oxide", 3)
+			p.waitJoined("workers", 3)
+
+			instances := map[string]bool{}
+			for _, i := range p.inventory().Instances {
+				instances[i.Id] = true
+			}
+
+			machines := must(safe.StateListAll[*omni.Machine](t.Context(), p.Omni.AdminState()))(t)
+			if machines.Len() != 3 || len(instances) != 3 {
+				t.Errorf("%d machines of %d instances", machines.Len(), len(instances))
+			}
+
+			for m := range machines.All() {
+				if instances[m.Metadata().ID()] == swapped {
+					t.Errorf("machine %s of instances %v", m.Metadata().ID(), instances)
+				}
+			}
+
+			p.set("workers", "oxide", 0)
+			p.waitNothingLeft()
+		})
+	}
+}
 
 // The main job: machines appear, join, and go away again without a trace, and a
 // healthy run logs nothing at warn or above.

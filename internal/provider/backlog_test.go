@@ -75,3 +75,66 @@ func TestABacklogIsWorkedOffWhileImagesAreUploaded(t *testing.T) {
 		}
 	}, func(s *setup) { s.rack.Sleds = simrack.DefaultSleds(16) })
 }
+
+// tenMinutes sends an image over that time.
+func tenMinutes(w http.ResponseWriter, r *http.Request) {
+	const pieces = 120
+
+	body := compressed()
+
+	// The head at once, so that the upload begins.
+	for sent, n := 0, len(body)/3; sent < len(body); sent, n = sent+n, len(body)/pieces+1 {
+		n = min(n, len(body)-sent)
+
+		if _, err := w.Write(body[sent : sent+n]); err != nil || http.NewResponseController(w).Flush() != nil {
+			return
+		}
+
+		select {
+		case <-r.Context().Done():
+			return
+		case <-time.After(10 * time.Minute / pieces):
+		}
+	}
+}
+
+// Rule B57: a request is removed while its image is on its way. The removal does
+// not wait for the upload, no instance is made for it afterwards, and the others
+// that wait for the same image get it.
+func TestB57ATeardownDoesNotWaitForItsUpload(t *testing.T) {
+	t.Parallel()
+
+	bubble(t, func(t *testing.T, b *bench) {
+		download := http.HandlerFunc(tenMinutes)
+		b.download.Store(&download)
+		b.serve()
+
+		ids := []string{"goes", "stays-1", "stays-2", "stays-3"}
+		for _, id := range ids {
+			b.ask(id, func(s *omnispecs.MachineRequestSpec) { s.TalosVersion = "1.13.6" })
+		}
+
+		before := b.sim.CallCount("image_create")
+
+		b.until("the upload to run", func() bool { return b.sim.CallCount("disk_bulk_write_import") >= 1 })
+
+		began := time.Now()
+
+		b.remove("goes")
+		b.untilReleased("goes")
+
+		if took := time.Since(began); took > time.Minute || b.sim.CallCount("instance_create") != 0 {
+			t.Errorf("the removal took %s, beside %d creates", took, b.sim.CallCount("instance_create"))
+		}
+
+		for _, id := range ids[1:] {
+			b.untilStage(id, stageProvisioned)
+		}
+
+		if n, images := b.sim.CallCount("instance_create"), b.sim.CallCount("image_create"); n != 3 || images != before+1 {
+			t.Errorf("%d creates and %d images", n, images-before)
+		}
+
+		b.wantLeft(3, 3)
+	})
+}
