@@ -1,10 +1,13 @@
 package main
 
 import (
+	"fmt"
 	"maps"
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/siderolabs/omni/client/api/omni/specs"
 
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/simulator/rack"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/simulator/site"
@@ -106,5 +109,37 @@ func TestAnotherSiloIsNotAnEmptyOne(t *testing.T) {
 	}
 
 	start(t, env)
+	p.waitNothingLeft()
+}
+
+// Invariant: a class's image_scope is carried out, by one upload: an image of ours
+// moves from the project to the silo for the class that wants it there.
+func TestTheClassSaysWhereItsImageIsKept(t *testing.T) {
+	t.Parallel()
+
+	p := newPlace(t, site.Config{})
+	start(t, p.env("oxide"))
+	p.waitRegistered("oxide")
+
+	for i, c := range []struct {
+		scope            string
+		projects, shared int
+	}{{"project", 1, 0}, {"silo", 0, 1}, {"project", 0, 1}} {
+		set := fmt.Sprintf("workers%d", i)
+
+		p.set(set, "oxide", 1, func(s *specs.MachineRequestSetSpec) {
+			s.ProviderData = "project: " + site.Project + "\nimage_scope: " + c.scope + "\n"
+		})
+		p.waitJoined(set, 1)
+
+		if left := p.inventory(); len(left.ProjectImages) != c.projects || len(left.SiloImages) != c.shared || p.uploads() != 1 {
+			t.Errorf("%s: %d images in the project, %d in the silo, %d uploads", c.scope, len(left.ProjectImages), len(left.SiloImages), p.uploads())
+		}
+	}
+
+	for i := range 3 {
+		p.set(fmt.Sprintf("workers%d", i), "oxide", 0)
+	}
+
 	p.waitNothingLeft()
 }

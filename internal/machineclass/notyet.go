@@ -13,7 +13,6 @@ type pendingField struct {
 var notYet = []pendingField{
 	{"network_interfaces[].addresses", anyNIC(func(n NIC) bool { return len(n.Addresses) > 0 })},
 	{"external_ips", func(c Class) bool { return len(c.ExternalIPs) > 0 }},
-	{"image_scope", func(c Class) bool { return c.ImageScope != ScopeAuto }},
 }
 
 // pendingText is said of them wherever users read about fields.

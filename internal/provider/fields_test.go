@@ -211,6 +211,7 @@ func TestThePlansFormatIsTheOldestThatWillDo(t *testing.T) {
 			"said":   {"project: demo\ndescription: a\n", 2},
 			"args":   {"project: demo\nkernel_args: [a]\n", 2},
 			"nets":   {"project: demo\nnetwork_interfaces: [{transit_ips: [10.0.0.0/8]}]\n", 2},
+			"scope":  {"project: demo\nimage_scope: project\n", 2},
 		} {
 			b.provisioned(id, tc.class)
 
