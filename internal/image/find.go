@@ -36,6 +36,9 @@ func (m *Manager) look(ctx context.Context, id naming.ImageIdentity, projects []
 		return l, m.take(ctx, id, "", img)
 	}
 
+	// Whoever does not see the silo's images would not find it there again.
+	to.silo = to.silo && (to.must || !m.siloHidden())
+
 	for _, p := range projects {
 		images, err := m.cfg.Rack.ListImages(ctx, p)
 		if err != nil {

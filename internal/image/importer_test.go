@@ -90,7 +90,9 @@ func TestWritesThatFailForGood(t *testing.T) {
 		ask(t, m, want())
 		said(t, m, "chunk at offset ", "injected internal")
 
-		until(t, m, want(), 5*time.Minute)
+		// How many tries it takes until the writes are through hangs on how many of
+		// them were open at once.
+		until(t, m, want(), 20*time.Minute)
 		checkContent(t, one(t, w), w.source.data)
 		settle(t, w, time.Minute)
 	})

@@ -384,7 +384,7 @@ func (m *Manager) broughtMeanwhile(ctx context.Context, j *job, projectID string
 	}
 
 	switch {
-	case !to.silo:
+	case !to.silo, m.siloHidden() && !to.must:
 		return img, true, nil
 	case m.ours(img.Description, naming.KindImage):
 		return m.promote(ctx, j.identity, img, false), true, nil
