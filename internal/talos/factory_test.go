@@ -7,11 +7,13 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/iotest"
 	"time"
@@ -45,8 +47,25 @@ func rawImage(t testing.TB, sector int, size int64) []byte {
 	return raw
 }
 
+// encoded keeps what encode has made, by form and content: with the race detector
+// packing takes longer than most tests.
+var encoded sync.Map //nolint:gochecknoglobals // made once for all tests
+
 // encode compresses raw; the zstd form declares its length, zst-stream does not.
 func encode(t testing.TB, form string, raw []byte) []byte {
+	t.Helper()
+
+	key := fmt.Sprintf("%s %x", form, sha256.Sum256(raw))
+
+	data, ok := encoded.Load(key)
+	if !ok {
+		data, _ = encoded.LoadOrStore(key, compress(t, form, raw))
+	}
+
+	return bytes.Clone(data.([]byte)) //nolint:errcheck,forcetypeassert // nothing else is stored
+}
+
+func compress(t testing.TB, form string, raw []byte) []byte {
 	t.Helper()
 
 	var (
@@ -66,7 +85,9 @@ func encode(t testing.TB, form string, raw []byte) []byte {
 	case "zst-stream":
 		w, err = zstd.NewWriter(&out, zstd.WithEncoderConcurrency(1))
 	case "xz":
-		w, err = xz.NewWriter(&out)
+		// A small dictionary: each stream that is read takes memory for a whole one.
+		// That of Talos' imager, 8 MiB, stands in the tests of blocks.
+		w, err = xz.WriterConfig{DictCap: 1 << 16}.NewWriter(&out)
 	case "gz":
 		w = gzip.NewWriter(&out)
 	case "raw":
