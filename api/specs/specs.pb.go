@@ -1230,7 +1230,10 @@ type RunSpec struct {
 	// sequence grows with each renewal.
 	Sequence uint64 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
 	// project_ids are the projects in which this run has made scratch objects.
-	ProjectIds    []string `protobuf:"bytes,2,rep,name=project_ids,json=projectIds,proto3" json:"project_ids,omitempty"`
+	ProjectIds []string `protobuf:"bytes,2,rep,name=project_ids,json=projectIds,proto3" json:"project_ids,omitempty"`
+	// uploads are those under way when the record was written, for people and for
+	// whoever removes unused images.
+	Uploads       []*UploadSpec `protobuf:"bytes,3,rep,name=uploads,proto3" json:"uploads,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1279,6 +1282,167 @@ func (x *RunSpec) GetProjectIds() []string {
 	return nil
 }
 
+func (x *RunSpec) GetUploads() []*UploadSpec {
+	if x != nil {
+		return x.Uploads
+	}
+	return nil
+}
+
+// UploadSpec is an image that a process is bringing.
+type UploadSpec struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// image is what it is; its scope and what a class adds are not set.
+	Image *ImagePlan `protobuf:"bytes,1,opt,name=image,proto3" json:"image,omitempty"`
+	// project_id is the place of the image, empty for the silo.
+	ProjectId string `protobuf:"bytes,2,opt,name=project_id,json=projectId,proto3" json:"project_id,omitempty"`
+	// phase is the job's, such as `uploading`.
+	Phase string `protobuf:"bytes,3,opt,name=phase,proto3" json:"phase,omitempty"`
+	// done and total are raw bytes; total is 0 until it is known.
+	Done  uint64 `protobuf:"varint,4,opt,name=done,proto3" json:"done,omitempty"`
+	Total uint64 `protobuf:"varint,5,opt,name=total,proto3" json:"total,omitempty"`
+	// rate is raw bytes in a second, 0 if not known.
+	Rate uint64 `protobuf:"varint,6,opt,name=rate,proto3" json:"rate,omitempty"`
+	// waits is one line for people on what is awaited.
+	Waits         string `protobuf:"bytes,7,opt,name=waits,proto3" json:"waits,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UploadSpec) Reset() {
+	*x = UploadSpec{}
+	mi := &file_specs_specs_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UploadSpec) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UploadSpec) ProtoMessage() {}
+
+func (x *UploadSpec) ProtoReflect() protoreflect.Message {
+	mi := &file_specs_specs_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UploadSpec.ProtoReflect.Descriptor instead.
+func (*UploadSpec) Descriptor() ([]byte, []int) {
+	return file_specs_specs_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *UploadSpec) GetImage() *ImagePlan {
+	if x != nil {
+		return x.Image
+	}
+	return nil
+}
+
+func (x *UploadSpec) GetProjectId() string {
+	if x != nil {
+		return x.ProjectId
+	}
+	return ""
+}
+
+func (x *UploadSpec) GetPhase() string {
+	if x != nil {
+		return x.Phase
+	}
+	return ""
+}
+
+func (x *UploadSpec) GetDone() uint64 {
+	if x != nil {
+		return x.Done
+	}
+	return 0
+}
+
+func (x *UploadSpec) GetTotal() uint64 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
+func (x *UploadSpec) GetRate() uint64 {
+	if x != nil {
+		return x.Rate
+	}
+	return 0
+}
+
+func (x *UploadSpec) GetWaits() string {
+	if x != nil {
+		return x.Waits
+	}
+	return ""
+}
+
+// ImageUseSpec says when an image of ours was last seen in use. The resource ID
+// is the image's UUID in the rack.
+type ImageUseSpec struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	LastUsed *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=last_used,json=lastUsed,proto3" json:"last_used,omitempty"`
+	// project_id is the place of the image, empty for the silo.
+	ProjectId     string `protobuf:"bytes,2,opt,name=project_id,json=projectId,proto3" json:"project_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ImageUseSpec) Reset() {
+	*x = ImageUseSpec{}
+	mi := &file_specs_specs_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ImageUseSpec) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ImageUseSpec) ProtoMessage() {}
+
+func (x *ImageUseSpec) ProtoReflect() protoreflect.Message {
+	mi := &file_specs_specs_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ImageUseSpec.ProtoReflect.Descriptor instead.
+func (*ImageUseSpec) Descriptor() ([]byte, []int) {
+	return file_specs_specs_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *ImageUseSpec) GetLastUsed() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LastUsed
+	}
+	return nil
+}
+
+func (x *ImageUseSpec) GetProjectId() string {
+	if x != nil {
+		return x.ProjectId
+	}
+	return ""
+}
+
 // LeaseSpec says which process works for the provider. It is freed by a write
 // and never deleted: versions of a resource that is made again start anew, and
 // an old holder's write would pass for a new one.
@@ -1302,7 +1466,7 @@ type LeaseSpec struct {
 
 func (x *LeaseSpec) Reset() {
 	*x = LeaseSpec{}
-	mi := &file_specs_specs_proto_msgTypes[13]
+	mi := &file_specs_specs_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1314,7 +1478,7 @@ func (x *LeaseSpec) String() string {
 func (*LeaseSpec) ProtoMessage() {}
 
 func (x *LeaseSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_specs_specs_proto_msgTypes[13]
+	mi := &file_specs_specs_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1327,7 +1491,7 @@ func (x *LeaseSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseSpec.ProtoReflect.Descriptor instead.
 func (*LeaseSpec) Descriptor() ([]byte, []int) {
-	return file_specs_specs_proto_rawDescGZIP(), []int{13}
+	return file_specs_specs_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *LeaseSpec) GetFormat() uint32 {
@@ -1394,7 +1558,7 @@ type PublishedMachineSpec struct {
 
 func (x *PublishedMachineSpec) Reset() {
 	*x = PublishedMachineSpec{}
-	mi := &file_specs_specs_proto_msgTypes[14]
+	mi := &file_specs_specs_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1406,7 +1570,7 @@ func (x *PublishedMachineSpec) String() string {
 func (*PublishedMachineSpec) ProtoMessage() {}
 
 func (x *PublishedMachineSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_specs_specs_proto_msgTypes[14]
+	mi := &file_specs_specs_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1419,7 +1583,7 @@ func (x *PublishedMachineSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PublishedMachineSpec.ProtoReflect.Descriptor instead.
 func (*PublishedMachineSpec) Descriptor() ([]byte, []int) {
-	return file_specs_specs_proto_rawDescGZIP(), []int{14}
+	return file_specs_specs_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *PublishedMachineSpec) GetField1() []byte {
@@ -1584,11 +1748,26 @@ const file_specs_specs_proto_rawDesc = "" +
 	"\x04mend\x18\x05 \x01(\bR\x04mend\x12\x18\n" +
 	"\ainvalid\x18\x06 \x01(\rR\ainvalid\"\x1b\n" +
 	"\tOwnerSpec\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\"F\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"\x84\x01\n" +
 	"\aRunSpec\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12\x1f\n" +
 	"\vproject_ids\x18\x02 \x03(\tR\n" +
-	"projectIds\"\xb6\x01\n" +
+	"projectIds\x12<\n" +
+	"\auploads\x18\x03 \x03(\v2\".oxide.infraprovider.v1.UploadSpecR\auploads\"\xce\x01\n" +
+	"\n" +
+	"UploadSpec\x127\n" +
+	"\x05image\x18\x01 \x01(\v2!.oxide.infraprovider.v1.ImagePlanR\x05image\x12\x1d\n" +
+	"\n" +
+	"project_id\x18\x02 \x01(\tR\tprojectId\x12\x14\n" +
+	"\x05phase\x18\x03 \x01(\tR\x05phase\x12\x12\n" +
+	"\x04done\x18\x04 \x01(\x04R\x04done\x12\x14\n" +
+	"\x05total\x18\x05 \x01(\x04R\x05total\x12\x12\n" +
+	"\x04rate\x18\x06 \x01(\x04R\x04rate\x12\x14\n" +
+	"\x05waits\x18\a \x01(\tR\x05waits\"f\n" +
+	"\fImageUseSpec\x127\n" +
+	"\tlast_used\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\blastUsed\x12\x1d\n" +
+	"\n" +
+	"project_id\x18\x02 \x01(\tR\tprojectId\"\xb6\x01\n" +
 	"\tLeaseSpec\x12\x16\n" +
 	"\x06format\x18\x01 \x01(\rR\x06format\x12\x16\n" +
 	"\x06holder\x18\x02 \x01(\tR\x06holder\x12\x12\n" +
@@ -1616,7 +1795,7 @@ func file_specs_specs_proto_rawDescGZIP() []byte {
 	return file_specs_specs_proto_rawDescData
 }
 
-var file_specs_specs_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_specs_specs_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_specs_specs_proto_goTypes = []any{
 	(*InstanceSpec)(nil),          // 0: oxide.infraprovider.v1.InstanceSpec
 	(*Plan)(nil),                  // 1: oxide.infraprovider.v1.Plan
@@ -1631,10 +1810,12 @@ var file_specs_specs_proto_goTypes = []any{
 	(*Attempt)(nil),               // 10: oxide.infraprovider.v1.Attempt
 	(*OwnerSpec)(nil),             // 11: oxide.infraprovider.v1.OwnerSpec
 	(*RunSpec)(nil),               // 12: oxide.infraprovider.v1.RunSpec
-	(*LeaseSpec)(nil),             // 13: oxide.infraprovider.v1.LeaseSpec
-	(*PublishedMachineSpec)(nil),  // 14: oxide.infraprovider.v1.PublishedMachineSpec
-	(*timestamppb.Timestamp)(nil), // 15: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 16: google.protobuf.Duration
+	(*UploadSpec)(nil),            // 13: oxide.infraprovider.v1.UploadSpec
+	(*ImageUseSpec)(nil),          // 14: oxide.infraprovider.v1.ImageUseSpec
+	(*LeaseSpec)(nil),             // 15: oxide.infraprovider.v1.LeaseSpec
+	(*PublishedMachineSpec)(nil),  // 16: oxide.infraprovider.v1.PublishedMachineSpec
+	(*timestamppb.Timestamp)(nil), // 17: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 18: google.protobuf.Duration
 }
 var file_specs_specs_proto_depIdxs = []int32{
 	1,  // 0: oxide.infraprovider.v1.InstanceSpec.plan:type_name -> oxide.infraprovider.v1.Plan
@@ -1642,25 +1823,28 @@ var file_specs_specs_proto_depIdxs = []int32{
 	10, // 2: oxide.infraprovider.v1.InstanceSpec.create:type_name -> oxide.infraprovider.v1.Attempt
 	8,  // 3: oxide.infraprovider.v1.InstanceSpec.disks:type_name -> oxide.infraprovider.v1.DiskRef
 	10, // 4: oxide.infraprovider.v1.InstanceSpec.start:type_name -> oxide.infraprovider.v1.Attempt
-	15, // 5: oxide.infraprovider.v1.InstanceSpec.running_since:type_name -> google.protobuf.Timestamp
-	15, // 6: oxide.infraprovider.v1.InstanceSpec.unsure_create:type_name -> google.protobuf.Timestamp
+	17, // 5: oxide.infraprovider.v1.InstanceSpec.running_since:type_name -> google.protobuf.Timestamp
+	17, // 6: oxide.infraprovider.v1.InstanceSpec.unsure_create:type_name -> google.protobuf.Timestamp
 	9,  // 7: oxide.infraprovider.v1.InstanceSpec.floating_ips:type_name -> oxide.infraprovider.v1.FloatingIPRef
 	10, // 8: oxide.infraprovider.v1.InstanceSpec.set_group_create:type_name -> oxide.infraprovider.v1.Attempt
 	4,  // 9: oxide.infraprovider.v1.Plan.boot_disk:type_name -> oxide.infraprovider.v1.DiskPlan
 	4,  // 10: oxide.infraprovider.v1.Plan.disks:type_name -> oxide.infraprovider.v1.DiskPlan
 	5,  // 11: oxide.infraprovider.v1.Plan.nics:type_name -> oxide.infraprovider.v1.NicPlan
 	6,  // 12: oxide.infraprovider.v1.Plan.image:type_name -> oxide.infraprovider.v1.ImagePlan
-	15, // 13: oxide.infraprovider.v1.Plan.planned_at:type_name -> google.protobuf.Timestamp
+	17, // 13: oxide.infraprovider.v1.Plan.planned_at:type_name -> google.protobuf.Timestamp
 	2,  // 14: oxide.infraprovider.v1.Plan.external_ips:type_name -> oxide.infraprovider.v1.ExternalIPPlan
 	3,  // 15: oxide.infraprovider.v1.Plan.set_group:type_name -> oxide.infraprovider.v1.SetGroupPlan
 	10, // 16: oxide.infraprovider.v1.FloatingIPRef.create:type_name -> oxide.infraprovider.v1.Attempt
-	15, // 17: oxide.infraprovider.v1.Attempt.at:type_name -> google.protobuf.Timestamp
-	16, // 18: oxide.infraprovider.v1.LeaseSpec.duration:type_name -> google.protobuf.Duration
-	19, // [19:19] is the sub-list for method output_type
-	19, // [19:19] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	17, // 17: oxide.infraprovider.v1.Attempt.at:type_name -> google.protobuf.Timestamp
+	13, // 18: oxide.infraprovider.v1.RunSpec.uploads:type_name -> oxide.infraprovider.v1.UploadSpec
+	6,  // 19: oxide.infraprovider.v1.UploadSpec.image:type_name -> oxide.infraprovider.v1.ImagePlan
+	17, // 20: oxide.infraprovider.v1.ImageUseSpec.last_used:type_name -> google.protobuf.Timestamp
+	18, // 21: oxide.infraprovider.v1.LeaseSpec.duration:type_name -> google.protobuf.Duration
+	22, // [22:22] is the sub-list for method output_type
+	22, // [22:22] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_specs_specs_proto_init() }
@@ -1674,7 +1858,7 @@ func file_specs_specs_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_specs_specs_proto_rawDesc), len(file_specs_specs_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   15,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -38,6 +38,41 @@ func TestAKillDuringAnUploadLeavesNothing(t *testing.T) {
 	p.waitNothingLeft()
 }
 
+// Invariant: an upload needs no file, so that neither a small temporary directory
+// nor a read-only file system matters, however often it is cut off.
+func TestAnUploadWritesNoFile(t *testing.T) {
+	t.Parallel()
+
+	p := newPlace(t, site.Config{Factory: factory.Config{Rate: 4 << 20}})
+	env := p.env("oxide")
+	env["TMPDIR"], env["HOME"] = "/nowhere", "/nowhere"
+
+	// A single byte in any file would end the process.
+	begin := func() *daemon { return startBy(t, env, "sh", "-c", `ulimit -f 0 && exec "$0"`, binary) }
+	d := begin()
+
+	p.waitRegistered("oxide")
+	p.set("workers", "oxide", 1)
+
+	for range 5 {
+		before, writes := p.uploads(), p.Rack.CallCount("disk_bulk_write_import")
+		p.eventually("an upload to be under way", func() bool {
+			return p.uploads() > before && p.Rack.CallCount("disk_bulk_write_import") > writes+2
+		})
+		d.kill()
+
+		d = begin()
+	}
+
+	p.waitJoined("workers", 1)
+	p.set("workers", "oxide", 0)
+	p.waitNothingLeft()
+
+	if code := d.stop(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
 func TestAKillRightAfterAnInstanceWasCreatedMakesNoSecondOne(t *testing.T) {
 	t.Parallel()
 

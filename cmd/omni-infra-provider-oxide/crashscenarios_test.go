@@ -36,6 +36,9 @@ func scenarios() []scenario {
 		lostAndLateCreates(),
 		rackMaintenance(),
 		twoReplicas(),
+		unusedImage(),
+		importBesideTheDaemon(),
+		importKilled(),
 	}
 }
 

@@ -128,8 +128,15 @@ func (p *place) env(id string) map[string]string {
 func start(t *testing.T, env map[string]string) *daemon {
 	t.Helper()
 
+	return startBy(t, env, binary)
+}
+
+// startBy starts a daemon by a command that becomes it.
+func startBy(t *testing.T, env map[string]string, name string, args ...string) *daemon {
+	t.Helper()
+
 	d := &daemon{t: t, done: make(chan struct{}), health: freeAddress(t)}
-	d.cmd = exec.CommandContext(context.WithoutCancel(t.Context()), binary)
+	d.cmd = exec.CommandContext(context.WithoutCancel(t.Context()), name, args...)
 	d.cmd.Env = []string{"HOME=" + t.TempDir(), "HEALTH_ADDRESS=" + d.health}
 
 	for k, v := range env {

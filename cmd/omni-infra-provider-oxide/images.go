@@ -37,10 +37,10 @@ when the command line or the configuration is wrong.`
 
 func newImagesCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "images", Short: "Talos images in the rack: bring one before it is needed", Long: imagesLong, Args: noSubcommand,
+		Use: "images", Short: "Talos images in the rack: list them, bring one, remove unused ones", Long: imagesLong, Args: noSubcommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newImagesEnsureCommand(), newImagesImportCommand())
+	cmd.AddCommand(newImagesListCommand(), newImagesEnsureCommand(), newImagesImportCommand(), newImagesPruneCommand())
 
 	return cmd
 }

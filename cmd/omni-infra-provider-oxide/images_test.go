@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"io"
 	"net/http"
 	"os"
@@ -9,7 +10,9 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/lifetime"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/naming"
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/simulator/factory"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/simulator/site"
 )
 
@@ -180,4 +183,87 @@ func TestAnImportThatCanNotBe(t *testing.T) {
 	}
 
 	p.waitNothingLeft()
+}
+
+// Invariant: `images list` shows each upload as it goes on and what keeps each
+// image; `images prune` removes what nothing keeps, when told to.
+func TestImagesAreListedAndPruned(t *testing.T) {
+	t.Parallel()
+
+	p := newPlace(t, site.Config{Factory: factory.Config{Rate: 512 << 10}})
+	env := p.env("oxide")
+	start(t, env)
+	p.waitRegistered("oxide")
+	p.set("workers", "oxide", 1)
+
+	p.eventually("the list to show the upload", func() bool {
+		r := p.listImages(env)
+
+		return len(r.Uploads) == 1 && r.Uploads[0].Phase == "uploading" && r.Uploads[0].Done > 0 && r.Uploads[0].Rate > 0 &&
+			r.Uploads[0].Talos == testTalos && strings.Contains(r.Uploads[0].Waits, "%")
+	})
+
+	p.waitJoined("workers", 1)
+
+	r := p.listImages(env)
+	if len(r.Images) != 1 || len(r.Images[0].UsedBy) != 2 || r.Images[0].Kept != "in use" || r.Images[0].ID != p.inventory().SiloImages[0].Id {
+		t.Errorf("images %+v", r.Images)
+	}
+
+	everything := []string{"images", "prune", "--unused-for", "0", "--image-keep-newest", "0", "--image-prune-silo", "on"}
+
+	for _, c := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{"images", "list"}, 0, "request workers-"},
+		{append(everything, "--yes"), 0, "0 of 0 removed"},
+		{[]string{"images", "prune", "--unused-for", "-1s"}, 2, "--unused-for"},
+		{[]string{"images", "list", "-o", "xml"}, 2, "--output"},
+	} {
+		if out, errs, code := ask(t, env, "", c.args...); code != c.code || !strings.Contains(out+errs, c.says) {
+			t.Errorf("%q: code %d\n%s%s", c.args, code, out, errs)
+		}
+	}
+
+	p.set("workers", "oxide", 0)
+	p.waitNothingLeft()
+
+	for _, c := range []struct {
+		args []string
+		says string
+		left int
+	}{
+		{[]string{"images", "prune", "--yes"}, "images of the silo are kept", 1},
+		{everything, "1 would be removed", 1},
+		{append(everything, "--yes"), "1 of 1 removed", 0},
+		{everything, "Nothing to remove", 0},
+	} {
+		p.eventually(c.says, func() bool {
+			out, errs, code := ask(t, env, "", c.args...)
+			if code != 0 {
+				t.Fatalf("%q: code %d\n%s%s", c.args, code, out, errs)
+			}
+
+			return strings.Contains(out, c.says)
+		})
+
+		if got := p.inventory().Images(); got != c.left {
+			t.Fatalf("%q: %d images", c.args, got)
+		}
+	}
+}
+
+func (p *place) listImages(env map[string]string) lifetime.Report {
+	p.t.Helper()
+
+	out, errs, code := ask(p.t, env, "", "images", "list", "--output", "json", "--log-level", "error")
+
+	var r lifetime.Report
+	if err := json.Unmarshal([]byte(out), &r); err != nil || code != 0 {
+		p.t.Fatalf("code %d, %v: %s%s", code, err, out, errs)
+	}
+
+	return r
 }

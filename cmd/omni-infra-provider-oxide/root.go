@@ -131,7 +131,7 @@ func serve(ctx context.Context, cfg config.Config) error {
 		ProviderID: cfg.Provider.ID, Name: cfg.Provider.Name, Description: cfg.Provider.Description,
 		Schema: machineclass.Schema(), Omni: ways.omni, OmniKey: cfg.Omni.Key.Reveal(),
 		Rack: silo, Factory: factory, FactoryURL: cfg.Factory.URL,
-		ImageScope: image.Scope(cfg.Images.Scope), MaxUploads: cfg.Images.Uploads,
+		ImageScope: image.Scope(cfg.Images.Scope), MaxUploads: cfg.Images.Uploads, KeepImages: keepImages(cfg),
 		FactoryAccess: cfg.Factory.Header, FactoryClear: cfg.Factory.Certificates.Insecure,
 		Concurrency: cfg.Concurrency, MaxCreates: cfg.MaxCreates,
 		Settle: cfg.SettleTime, ScratchGrace: cfg.ScratchGrace, JoinTime: cfg.JoinTime,

@@ -93,9 +93,9 @@ func (c *counting) BulkWrite(ctx context.Context, diskID string, offset uint64, 
 // noRuns are the records of an Omni that has none.
 type noRuns struct{}
 
-func (noRuns) Renew(context.Context, []string) error           { return nil }
-func (noRuns) Others(context.Context) ([]image.RunInfo, error) { return nil, nil }
-func (noRuns) Forget(context.Context, string) error            { return nil }
+func (noRuns) Renew(context.Context, []string, []image.JobInfo) error { return nil }
+func (noRuns) Others(context.Context) ([]image.RunInfo, error)        { return nil, nil }
+func (noRuns) Forget(context.Context, string) error                   { return nil }
 
 // importImages is the daemon as far as images go.
 func importImages(ctx context.Context, c importConfig, w *wire) error {

@@ -59,7 +59,7 @@ func TestEveryOptionIsInHelpAndReference(t *testing.T) {
 	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
 	Register(flags)
 
-	help, reference := flags.FlagUsages(), Reference()+NetworkReference()
+	help, reference := flags.FlagUsages(), Reference()+NetworkReference()+ImageReference()
 	names := map[string]bool{}
 
 	for _, o := range options() {
@@ -89,7 +89,7 @@ func TestEveryOptionIsInHelpAndReference(t *testing.T) {
 		}
 	}
 
-	if lines := strings.Count(reference, "\n"); lines != len(options())+4 {
+	if lines := strings.Count(reference, "\n"); lines != len(options())+6 {
 		t.Errorf("%d lines in\n%s", lines, reference)
 	}
 }

@@ -19,8 +19,8 @@ type Images struct {
 	Scope string
 	// Uploads is the most uploads at once.
 	Uploads int
-	// Keep is for how long an unused image is kept, 0 for ever; the Newest of each
-	// place always are.
+	// Keep is for how long an unused image of ours is kept, 0 for ever; the Newest
+	// of each place always are.
 	Keep   time.Duration
 	Newest int
 	// PruneSilo says that unused images of the silo are removed too.
@@ -43,7 +43,46 @@ func imageOptions() []option {
 			field: func(c *Config) any { return &c.Images.Uploads },
 			read:  number(1, 16, func(c *Config) *int { return &c.Images.Uploads }),
 		},
+		{
+			flag: "image-keep", env: "IMAGE_KEEP", kind: "duration", def: "336h", required: true,
+			help:  "How long an image of ours that nothing uses is kept, 1s to 87600h, or 0 for ever; --janitor says whether it is removed then",
+			field: func(c *Config) any { return &c.Images.Keep },
+			read:  readImageKeep,
+		},
+		{
+			flag: "image-keep-newest", env: "IMAGE_KEEP_NEWEST", kind: "number", def: "2", required: true,
+			help:  "How many of our newest images each project, and the silo, keeps all the same, 0 to 100",
+			field: func(c *Config) any { return &c.Images.Newest },
+			read:  number(0, 100, func(c *Config) *int { return &c.Images.Newest }),
+		},
+		{
+			flag: "image-prune-silo", env: "IMAGE_PRUNE_SILO", kind: "switch", def: "off", required: true,
+			help:  "Whether unused images of ours are removed from the silo too, where others may count on them: off or on",
+			field: func(c *Config) any { return (*onSwitch)(&c.Images.PruneSilo) },
+			read:  readPruneSilo,
+		},
 	}
+}
+
+func readPruneSilo(c *Config, text string) error {
+	on, err := onOff(text)
+	c.Images.PruneSilo = on
+
+	return err
+}
+
+// maxKeep is ten years.
+const maxKeep = 87600 * time.Hour
+
+func readImageKeep(c *Config, text string) error {
+	d, err := time.ParseDuration(text)
+	if err != nil || d != 0 && d < time.Second || d > maxKeep {
+		return fmt.Errorf("%s is not a time of 1s to 87600h, such as 336h, nor 0", shown(text))
+	}
+
+	c.Images.Keep = d
+
+	return nil
 }
 
 func readScope(c *Config, text string) error {

@@ -83,7 +83,7 @@ func TestDefaults(t *testing.T) {
 		Lease:       Lease{Times: lease.Times{Duration: 20 * time.Second, Renew: 5 * time.Second, Stop: 12 * time.Second}},
 		Log:         Log{Level: zapcore.InfoLevel, Format: "json"},
 		Concurrency: 10, MaxCreates: 4, SettleTime: 2 * time.Minute, ScratchGrace: 2 * time.Minute, JoinTime: 15 * time.Minute, Janitor: JanitorOn, JanitorGrace: 10 * time.Minute,
-		Images: Images{Scope: ScopeAuto, Uploads: 4},
+		Images: Images{Scope: ScopeAuto, Uploads: 4, Keep: 336 * time.Hour, Newest: 2},
 	}
 	if c != want {
 		t.Errorf("\n got %v\nwant %v", c, want)
@@ -246,6 +246,9 @@ func TestMistakes(t *testing.T) {
 		{[]string{"SETTLE_TIME", "120"}, `--settle-time / SETTLE_TIME: "120" is not a time of 1s to 24h, such as 90s or 2m`},
 		{[]string{"JANITOR", "yes"}, `--janitor / JANITOR: "yes" is none of off, dry-run and on`},
 		{[]string{"SCRATCH_GRACE", "48h"}, `--scratch-grace / SCRATCH_GRACE: "48h" is not a time of 1s to 24h, such as 90s or 2m`},
+		{[]string{"IMAGE_KEEP", "-1h"}, `--image-keep / IMAGE_KEEP: "-1h" is not a time of 1s to 87600h, such as 336h, nor 0`},
+		{[]string{"IMAGE_KEEP_NEWEST", "101"}, `--image-keep-newest / IMAGE_KEEP_NEWEST: "101" is not a whole number of 0 to 100`},
+		{[]string{"IMAGE_PRUNE_SILO", "maybe"}, `--image-prune-silo / IMAGE_PRUNE_SILO: "maybe" is neither on nor off`},
 		{[]string{"HEALTH_ADDRESS", "8080"}, `--health-address / HEALTH_ADDRESS: "8080" is not HOST:PORT or :PORT`},
 		{[]string{"HEALTH_ADDRESS", ":http"}, `--health-address / HEALTH_ADDRESS: ":http" is not HOST:PORT or :PORT`},
 		{[]string{"LOG_LEVEL", "loud"}, `--log-level / LOG_LEVEL: "loud" is not one of debug, info, warn, error`},

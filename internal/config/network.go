@@ -97,7 +97,7 @@ func networkOptions() []option {
 			{
 				flag: prefix + "-insecure", env: env + "_INSECURE", kind: "on|off", def: "off", required: true,
 				help:  "on: take any certificate of " + who + " for good" + more + "; only to find out what is wrong",
-				field: func(c *Config) any { return (*insecureSwitch)(&of(c).Insecure) },
+				field: func(c *Config) any { return (*onSwitch)(&of(c).Insecure) },
 				read: func(c *Config, text string) error {
 					on, err := onOff(text)
 					of(c).Insecure = on
@@ -237,10 +237,10 @@ func readUsername(c *Config, text string) error {
 	return nil
 }
 
-// insecureSwitch shows Certificates.Insecure as the option has it.
-type insecureSwitch bool
+// onSwitch shows what is off by default as its option has it.
+type onSwitch bool
 
-func (s *insecureSwitch) String() string {
+func (s *onSwitch) String() string {
 	if *s {
 		return "on"
 	}

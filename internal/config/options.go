@@ -151,7 +151,7 @@ func workOptions() []option {
 		},
 		{
 			flag: "janitor", env: "JANITOR", kind: "mode", def: JanitorOn, required: true,
-			help:  "What is done about orphans, objects whose machine request is gone: off, dry-run (log them) or on (remove them)",
+			help:  "What is done about orphans, objects whose machine request is gone, and unused images: off, dry-run (log them) or on (remove them)",
 			field: func(c *Config) any { return &c.Janitor },
 			read:  readJanitor,
 		},

@@ -34,6 +34,13 @@ func TestThePageHasTheNetworkOptions(t *testing.T) {
 	wantTable(t, docs.Networks, "TestThePageHasTheNetworkOptions", NetworkReference())
 }
 
+// And the page on images those on images.
+func TestThePageHasTheImageOptions(t *testing.T) {
+	t.Parallel()
+
+	wantTable(t, docs.Images, "TestThePageHasTheImageOptions", ImageReference())
+}
+
 func wantTable(t *testing.T, page, mark, want string) {
 	t.Helper()
 

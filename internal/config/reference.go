@@ -18,12 +18,17 @@ func find(flag string) option {
 }
 
 // Reference returns the options as a Markdown table: all but those of
-// NetworkReference.
+// NetworkReference and ImageReference.
 func Reference() string {
+	elsewhere := slices.Concat(networkOptions(), imageOptions())
+
 	return table(slices.DeleteFunc(options(), func(o option) bool {
-		return slices.ContainsFunc(networkOptions(), func(n option) bool { return n.flag == o.flag })
+		return slices.ContainsFunc(elsewhere, func(n option) bool { return n.flag == o.flag })
 	}))
 }
+
+// ImageReference returns the options on images as a Markdown table.
+func ImageReference() string { return table(imageOptions()) }
 
 // NetworkReference returns the options on certificates and on credentials for the
 // image factory as a Markdown table.

@@ -15,3 +15,9 @@ var MachineClass string
 //
 //go:embed networks.md
 var Networks string
+
+// Images is images.md, on where images are kept, for how long, and how one comes
+// in by hand.
+//
+//go:embed images.md
+var Images string

@@ -18,6 +18,10 @@ const lookFor = 10 * time.Second
 //
 // The error is a *MendError, with the status filled in too, or that of ctx.
 func (m *Manager) Ask(ctx context.Context, w Want) (Status, error) {
+	if m.isLeaving(w.Identity) {
+		return Status{Reason: "an unused image is just being removed, and then made again", RetryIn: minRetry}, nil
+	}
+
 	if f, ok := m.find(w); ok {
 		return f.status(w)
 	}
@@ -58,6 +62,8 @@ func (m *Manager) find(w Want) (found, bool) {
 
 	for _, place := range m.useful(w) {
 		if f, ok := m.known[key{w.Identity.Key(), place}]; ok {
+			m.handed[f.id] = time.Now()
+
 			return f, true
 		}
 	}

@@ -170,7 +170,7 @@ type fakeRuns struct {
 	own  string
 }
 
-func (r *fakeRuns) Renew(ctx context.Context, projects []string) error {
+func (r *fakeRuns) Renew(ctx context.Context, projects []string, uploads []image.JobInfo) error {
 	if effect, _ := lives(ctx); !effect {
 		return context.Canceled
 	}
@@ -185,7 +185,7 @@ func (r *fakeRuns) Renew(ctx context.Context, projects []string) error {
 	}
 
 	r.omni.runs[r.own] = image.RunInfo{
-		ID: r.own, Sequence: r.omni.runs[r.own].Sequence + 1, ProjectIDs: slices.Clone(projects),
+		ID: r.own, Sequence: r.omni.runs[r.own].Sequence + 1, ProjectIDs: slices.Clone(projects), Uploads: uploads,
 	}
 
 	return nil

@@ -156,8 +156,9 @@ type Stream interface {
 // Runs keeps the records of living processes. Its implementation knows which
 // one is ours.
 type Runs interface {
-	// Renew stores that our run lives and has scratch in the projects.
-	Renew(ctx context.Context, projectIDs []string) error
+	// Renew stores that our run lives, has scratch in the projects, and works at
+	// the uploads.
+	Renew(ctx context.Context, projectIDs []string, uploads []JobInfo) error
 	// Others lists the records of all other runs, completely.
 	Others(ctx context.Context) ([]RunInfo, error)
 	// Forget removes the record of a run, ours or another's.
@@ -169,6 +170,10 @@ type RunInfo struct {
 	ID         string
 	Sequence   uint64 // grows with each renewal
 	ProjectIDs []string
+	// Uploads are those under way at the last renewal, At: as far as a JobInfo says
+	// what an upload is, how far, and what it waits for.
+	Uploads []JobInfo
+	At      time.Time
 }
 
 // Config is what a Manager is made of.

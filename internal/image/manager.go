@@ -47,7 +47,9 @@ type Manager struct {
 	sizes   map[string]uint64 // of images by key, in bytes, once known
 	jobs    map[key]*job
 	places  places
-	doubted map[string]bool // IDs of images that somebody could not use
+	doubted map[string]bool      // IDs of images that somebody could not use
+	handed  map[string]time.Time // by ID of the image: when somebody was last told to use it
+	leaving map[string]bool      // keys of images that are just being removed
 	scratch map[*scratch]struct{}
 
 	working sync.WaitGroup // jobs and look-ups; Add only under mu while not closed
@@ -77,6 +79,8 @@ func New(cfg Config) *Manager {
 		jobs:      map[key]*job{},
 		scratch:   map[*scratch]struct{}{},
 		doubted:   map[string]bool{},
+		handed:    map[string]time.Time{},
+		leaving:   map[string]bool{},
 		uploads:   make(chan struct{}, cfg.Uploads),
 		deleting:  make(chan struct{}, 1),
 		admitting: make(chan struct{}, 1),

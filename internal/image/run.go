@@ -11,8 +11,10 @@ import (
 )
 
 const (
-	// maxRenewEvery is the time between two renewals, less for a short grace.
+	// maxRenewEvery is the time between two renewals, less for a short grace and
+	// while people may want to see how far an upload is.
 	maxRenewEvery = 30 * time.Second
+	tellEvery     = 10 * time.Second
 	renewDeadline = 15 * time.Second
 )
 
@@ -33,7 +35,7 @@ func (m *Manager) recordProject(ctx context.Context, projectID string) error {
 		projects := maps.Clone(m.run.projects)
 		projects[projectID] = true
 
-		if err := m.cfg.Runs.Renew(ctx, sorted(projects)); err != nil {
+		if err := m.cfg.Runs.Renew(ctx, sorted(projects), m.Jobs()); err != nil {
 			return fmt.Errorf("recording in Omni that an upload begins: %w", err)
 		}
 
@@ -86,11 +88,23 @@ func (m *Manager) withRecord(ctx context.Context, f func(context.Context) error)
 // renewLoop keeps the record alive. Omni being away for a while is no reason to
 // stop an upload.
 func (m *Manager) renewLoop(ctx context.Context) {
-	failing := false
+	var (
+		failing bool
+		last    time.Time
+		told    int
+		most    = min(maxRenewEvery, m.cfg.Grace/4)
+	)
 
 	renew := func() {
+		jobs := m.Jobs()
+		if time.Since(last) < most && len(jobs) == 0 && told == 0 {
+			return
+		}
+
+		last, told = time.Now(), len(jobs)
+
 		err := m.withRecord(ctx, func(ctx context.Context) error {
-			return m.cfg.Runs.Renew(ctx, sorted(m.run.projects))
+			return m.cfg.Runs.Renew(ctx, sorted(m.run.projects), jobs)
 		})
 
 		if ctx.Err() != nil || (err != nil) == failing {
@@ -107,7 +121,7 @@ func (m *Manager) renewLoop(ctx context.Context) {
 	}
 
 	renew()
-	every(ctx, min(maxRenewEvery, m.cfg.Grace/4), renew)
+	every(ctx, min(tellEvery, most), renew)
 }
 
 // endRun removes the record of a process that leaves nothing behind.

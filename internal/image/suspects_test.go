@@ -85,7 +85,7 @@ func TestSeeingIsNoReasonToRemove(t *testing.T) {
 		m, stop := w.start(t, "0a1b2c3d", nil)
 
 		for range 60 {
-			if err := other.Renew(t.Context(), []string{project}); err != nil {
+			if err := other.Renew(t.Context(), []string{project}, nil); err != nil {
 				t.Fatal(err)
 			}
 

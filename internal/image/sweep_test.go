@@ -24,7 +24,7 @@ func TestScratchOfALivingRunIsLeftAlone(t *testing.T) {
 		w.leave("oipo-scratch-abcdefghij-00000001", oxide.DiskStateStateImportReady, nil)
 
 		other := w.omni.of(deadRun)
-		if err := other.Renew(t.Context(), []string{project}); err != nil {
+		if err := other.Renew(t.Context(), []string{project}, nil); err != nil {
 			t.Fatal(err)
 		}
 
@@ -33,7 +33,7 @@ func TestScratchOfALivingRunIsLeftAlone(t *testing.T) {
 		for range 60 {
 			time.Sleep(90 * time.Second)
 
-			if err := other.Renew(t.Context(), []string{project}); err != nil {
+			if err := other.Renew(t.Context(), []string{project}, nil); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -188,7 +188,7 @@ func TestAnImageThatTheSiloHasTooIsRemoved(t *testing.T) {
 		_, stop := w.start(t, "0a1b2c3d", nil)
 
 		for range 30 {
-			if err := other.Renew(t.Context(), []string{project}); err != nil {
+			if err := other.Renew(t.Context(), []string{project}, nil); err != nil {
 				t.Fatal(err)
 			}
 

@@ -41,9 +41,9 @@
 //
 // # What others do
 //
-// Scratch of uploads and unused images are the image package's to judge; the
-// janitor tells it in which projects it has seen scratch, also of runs whose
-// record was forgotten.
+// Scratch of uploads is the image package's to judge; the janitor tells it in
+// which projects it has seen scratch, also of runs whose record was forgotten.
+// Unused images are the lifetime package's.
 package janitor
 
 import (

@@ -18,6 +18,7 @@ import (
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/image"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/instance"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/lease"
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/lifetime"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/naming"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/rack"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/talos"
@@ -53,6 +54,9 @@ type Options struct {
 	// MaxUploads how many are brought at once.
 	ImageScope image.Scope
 	MaxUploads int
+	// KeepImages says for how long unused images of ours are kept; what the janitor
+	// does with orphans is done with those that are not.
+	KeepImages lifetime.Keep
 
 	// Concurrency is the number of the SDK's workers.
 	Concurrency int

@@ -10,7 +10,7 @@ import (
 // and d.state answers; it must return soon after its context has ended, and has
 // returned before another process works for the ID.
 func (d *Daemon) holderLoops() []func(ctx context.Context) {
-	return []func(ctx context.Context){d.clean, d.watch}
+	return []func(ctx context.Context){d.clean, d.prune, d.watch}
 }
 
 // hold works for the provider ID until held ends, and has ended all of it when it

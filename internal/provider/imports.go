@@ -79,6 +79,9 @@ func (c *Connection) Import(ctx context.Context, opts ImportOptions, tell func(i
 	go func() { ended <- m.Run(running) }()
 
 	status, err := m.Bring(ctx, want, tell)
+	if err == nil {
+		err = c.used(ctx, status.ImageID, "")
+	}
 
 	// Ending it is what undoes the scratch of an import that was given up.
 	stop()

@@ -13,6 +13,7 @@ import (
 	simomni "github.com/oxidecomputer/omni-infra-provider-oxide/internal/simulator/omni"
 
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/image"
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/naming"
 )
 
 // All marks in the rack hang on the owner ID: however many processes start at
@@ -116,17 +117,26 @@ func TestRunsSeeEachOther(t *testing.T) {
 			t.Errorf("others at first: %+v", got)
 		}
 
-		b.ok(one.Renew(ctx, []string{"p2", "p1"}))
-		b.ok(two.Renew(ctx, nil))
+		upload := image.JobInfo{
+			Identity:  naming.ImageIdentity{Schematic: factorySchematic, Talos: "1.13.5", Arch: "amd64", SecureBoot: true, FactoryHost: "factory.lan:8443"},
+			ProjectID: "p1", Phase: image.PhaseUploading, Done: 5, Total: 10, Rate: 2, Waits: "uploading",
+		}
+
+		b.ok(one.Renew(ctx, []string{"p2", "p1"}, []image.JobInfo{upload}))
+		b.ok(two.Renew(ctx, nil, nil))
 
 		got := others(two)
+		if len(got) != 1 || len(got[0].Uploads) != 1 || got[0].Uploads[0] != upload || got[0].At.IsZero() {
+			t.Errorf("the second sees the uploads %+v", got)
+		}
+
 		if len(got) != 1 || got[0].ID != one.ID || !slices.Equal(got[0].ProjectIDs, []string{"p1", "p2"}) {
 			t.Fatalf("the second sees %+v", got)
 		}
 
 		before := got[0].Sequence
 
-		b.ok(one.Renew(ctx, []string{"p1"}))
+		b.ok(one.Renew(ctx, []string{"p1"}, nil))
 
 		if got := others(two); len(got) != 1 || got[0].Sequence <= before || !slices.Equal(got[0].ProjectIDs, []string{"p1"}) {
 			t.Errorf("after a renewal the second sees %+v", got)
@@ -140,7 +150,7 @@ func TestRunsSeeEachOther(t *testing.T) {
 		}
 
 		// A process that was taken for dead comes back.
-		b.ok(one.Renew(ctx, []string{"p1"}))
+		b.ok(one.Renew(ctx, []string{"p1"}, nil))
 
 		if got := others(two); len(got) != 1 {
 			t.Errorf("after it came back the second sees %+v", got)

@@ -32,6 +32,7 @@ func Bind(id string) error {
 		func() error { return protobuf.RegisterResource(resourceType(instanceName), &Instance{}) },
 		func() error { return protobuf.RegisterResource(resourceType(ownerName), &Owner{}) },
 		func() error { return protobuf.RegisterResource(resourceType(runName), &Run{}) },
+		func() error { return protobuf.RegisterResource(resourceType(imageUseName), &ImageUse{}) },
 		func() error { return protobuf.RegisterResource(resourceType(publishedName), &Published{}) },
 		func() error { return protobuf.RegisterResource(resourceType(leaseName), &lease.Resource{}) },
 	} {
@@ -50,6 +51,7 @@ const (
 	instanceName = "Instance"
 	ownerName    = "Owner"
 	runName      = "ImportRun"
+	imageUseName = "ImageUse"
 	leaseName    = "Lease"
 )
 
@@ -72,10 +74,18 @@ type Run = typed.Resource[RunSpec, runExtension]
 // RunSpec wraps the protobuf.
 type RunSpec = protobuf.ResourceSpec[specs.RunSpec, *specs.RunSpec]
 
+// ImageUse is when an image was last used, see specs.ImageUseSpec. Its ID is the
+// image's in the rack.
+type ImageUse = typed.Resource[ImageUseSpec, imageUseExtension]
+
+// ImageUseSpec wraps the protobuf.
+type ImageUseSpec = protobuf.ResourceSpec[specs.ImageUseSpec, *specs.ImageUseSpec]
+
 type (
 	instanceExtension struct{}
 	ownerExtension    struct{}
 	runExtension      struct{}
+	imageUseExtension struct{}
 )
 
 // ResourceDefinition implements typed.Extension.
@@ -88,6 +98,11 @@ func (ownerExtension) ResourceDefinition() meta.ResourceDefinitionSpec { return 
 
 // ResourceDefinition implements typed.Extension.
 func (runExtension) ResourceDefinition() meta.ResourceDefinitionSpec { return definition(runName) }
+
+// ResourceDefinition implements typed.Extension.
+func (imageUseExtension) ResourceDefinition() meta.ResourceDefinitionSpec {
+	return definition(imageUseName)
+}
 
 func definition(name string) meta.ResourceDefinitionSpec {
 	return meta.ResourceDefinitionSpec{Type: resourceType(name), DefaultNamespace: namespace()}

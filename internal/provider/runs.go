@@ -24,15 +24,17 @@ type Runs struct {
 	ID string
 }
 
-// Renew stores that this run lives and makes scratch objects in the projects.
-func (r *Runs) Renew(ctx context.Context, projects []string) error {
+// Renew stores that this run lives, makes scratch objects in the projects, and
+// how far its uploads are.
+func (r *Runs) Renew(ctx context.Context, projects []string, uploads []image.JobInfo) error {
 	st := r.State()
+	told := describeUploads(uploads)
 	projects = slices.Sorted(slices.Values(projects))
 
 	current, err := safe.StateGet[*Run](ctx, st, metadata(runName, r.ID))
 	if state.IsNotFoundError(err) {
 		fresh := typed.NewResource[RunSpec, runExtension](metadata(runName, r.ID),
-			protobuf.NewResourceSpec(&specs.RunSpec{Sequence: 1, ProjectIds: projects}))
+			protobuf.NewResourceSpec(&specs.RunSpec{Sequence: 1, ProjectIds: projects, Uploads: told}))
 
 		if err = st.Create(ctx, fresh); err == nil {
 			return nil
@@ -45,6 +47,7 @@ func (r *Runs) Renew(ctx context.Context, projects []string) error {
 
 	current.TypedSpec().Value.Sequence++
 	current.TypedSpec().Value.ProjectIds = projects
+	current.TypedSpec().Value.Uploads = told
 
 	if err := st.Update(ctx, current); err != nil {
 		return fmt.Errorf("renewing the import run in Omni: %w", err)
@@ -71,6 +74,8 @@ func (r *Runs) Others(ctx context.Context) ([]image.RunInfo, error) {
 			ID:         run.Metadata().ID(),
 			Sequence:   run.TypedSpec().Value.GetSequence(),
 			ProjectIDs: run.TypedSpec().Value.GetProjectIds(),
+			Uploads:    readUploads(run.TypedSpec().Value.GetUploads()),
+			At:         run.Metadata().Updated(),
 		})
 	}
 
@@ -86,4 +91,33 @@ func (r *Runs) Forget(ctx context.Context, id string) error {
 	}
 
 	return nil
+}
+
+func describeUploads(jobs []image.JobInfo) []*specs.UploadSpec {
+	var all []*specs.UploadSpec
+
+	for _, j := range jobs {
+		all = append(all, &specs.UploadSpec{
+			Image: &specs.ImagePlan{
+				SchematicId: j.Identity.Schematic, TalosVersion: j.Identity.Talos, Architecture: j.Identity.Arch,
+				SecureBoot: j.Identity.SecureBoot, FactoryHost: j.Identity.FactoryHost,
+			},
+			ProjectId: j.ProjectID, Phase: string(j.Phase), Done: j.Done, Total: j.Total, Rate: uint64(max(j.Rate, 0)), Waits: j.Waits,
+		})
+	}
+
+	return all
+}
+
+func readUploads(stored []*specs.UploadSpec) []image.JobInfo {
+	var all []image.JobInfo
+
+	for _, u := range stored {
+		all = append(all, image.JobInfo{
+			Identity: identity(u.GetImage()), ProjectID: u.GetProjectId(), Phase: image.Phase(u.GetPhase()),
+			Done: u.GetDone(), Total: u.GetTotal(), Rate: float64(u.GetRate()), Waits: u.GetWaits(),
+		})
+	}
+
+	return all
 }
