@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"strconv"
@@ -76,6 +77,20 @@ func (c *crashReport) play(t *testing.T, sc scenario, point *killPoint) []killPo
 	return r.calls.points()
 }
 
+// pointsWanted is how many kill points are tried of each scenario.
+func pointsWanted(t *testing.T) int {
+	t.Helper()
+
+	switch s := os.Getenv("OIPO_CRASH"); s {
+	case "":
+		return crashPoints
+	case "full":
+		return math.MaxInt
+	default:
+		return must(strconv.Atoi(s))(t)
+	}
+}
+
 // Invariant: a restart at any instant is harmless. For each scenario the calls
 // that the daemon makes to the rack and to Omni are counted in an undisturbed
 // run; then the daemon is killed at one of them, just before, just after, or
@@ -109,17 +124,7 @@ func TestKillsAtAnyCall(t *testing.T) {
 
 	began := time.Now()
 	report := &crashReport{}
-	each := crashPoints
-	full := false
-
-	switch s := os.Getenv("OIPO_CRASH"); s {
-	case "":
-	case "full":
-		full = true
-	default:
-		each = must(strconv.Atoi(s))(t)
-	}
-
+	each := pointsWanted(t)
 	jobs := make(chan func(), len(scenarios()))
 
 	var workers, counting sync.WaitGroup
@@ -148,9 +153,7 @@ func TestKillsAtAnyCall(t *testing.T) {
 
 	for i, sc := range scenarios() {
 		all := len(drawn[i])
-		if !full {
-			drawn[i] = choose(rand.New(rand.NewPCG(seed, uint64(i))), drawn[i], each)
-		}
+		drawn[i] = choose(rand.New(rand.NewPCG(seed, uint64(i))), drawn[i], each)
 
 		t.Logf("%s: %d kill points, %d tried", sc.name, all, len(drawn[i]))
 
