@@ -3,6 +3,7 @@ package rack
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -216,4 +217,123 @@ func TestCallLogCanBeAsked(t *testing.T) {
 			t.Errorf("%s: %d %s", bad, status, body)
 		}
 	}
+}
+
+// Invariant: every time that the rack tells is its own clock's, whatever the
+// system's says.
+func TestAllTimesAreTheRacksClock(t *testing.T) {
+	made := time.Date(2001, 2, 3, 4, 5, 6, 0, time.UTC)
+	clock := NewStepClock(made)
+	r := newRig(t, func(c *Config) {
+		c.Clock, c.Latencies = clock, &Latencies{}
+		c.Tokens = []Token{{Value: DefaultToken, FleetViewer: true, Groups: []string{"staff"}, Expires: made.Add(time.Hour)}}
+	})
+	ctx := t.Context()
+
+	changed := made.Add(time.Minute)
+	clock.Step(time.Minute)
+
+	up := r.disk("up", gib, importing())
+	for _, step := range []string{"bulk-write-start", "bulk-write-stop"} {
+		if status, e, _ := r.raw(http.MethodPost, "/v1/disks/"+up.Id+"/"+step, ""); status != http.StatusNoContent {
+			t.Fatalf("%s: %d %s", step, status, e.Message)
+		}
+	}
+
+	must(0, r.client.DiskFinalizeImport(ctx, oxide.DiskFinalizeImportParams{
+		Disk: oxide.NameOrId(up.Id), Body: &oxide.FinalizeDisk{SnapshotName: "snap"},
+	}))(t)
+
+	snap := must(r.client.SnapshotView(ctx, oxide.SnapshotViewParams{Snapshot: "snap", Project: demo}))(t)
+	img := must(r.client.ImageCreate(ctx, oxide.ImageCreateParams{Project: demo, Body: &oxide.ImageCreate{
+		Name: "img", Description: "d", Os: "o", Version: "v", Source: oxide.ImageSource{Value: &oxide.ImageSourceSnapshot{Id: snap.Id}},
+	}}))(t)
+	must(r.client.ImagePromote(ctx, oxide.ImagePromoteParams{Image: oxide.NameOrId(img.Id)}))(t)
+
+	for path, body := range map[string]string{
+		"/v1/me/ssh-keys":                       `{"name":"k","description":"","public_key":"ssh-ed25519 AAAA"}`,
+		"/v1/projects":                          `{"name":"other","description":""}`,
+		"/v1/floating-ips?project=demo":         `{"name":"f","description":""}`,
+		"/v1/anti-affinity-groups?project=demo": `{"name":"g","description":"","policy":"allow","failure_domain":"sled"}`,
+		"/v1/instances?project=demo": `{"name":"i","description":"","hostname":"i","ncpus":1,"memory":1073741824,"start":false,
+			"disks":[{"type":"create","name":"data","description":"","size":1073741824,"disk_backend":{"type":"local"}}]}`,
+	} {
+		if status, e, _ := r.raw(http.MethodPost, path, body); status != http.StatusCreated {
+			t.Fatalf("%s: %d %s", path, status, e.Message)
+		}
+	}
+
+	rules := `{"rules":[{"name":"r","description":"","status":"enabled","action":"allow","priority":1,"direction":"inbound","targets":[],"filters":{}}]}`
+	if status, e, _ := r.raw(http.MethodPut, "/v1/vpc-firewall-rules?project=demo&vpc=default", rules); status != http.StatusOK {
+		t.Fatalf("firewall: %d %s", status, e.Message)
+	}
+
+	times := 0
+
+	var look func(path, key string, v any)
+	look = func(path, key string, v any) {
+		switch x := v.(type) {
+		case map[string]any:
+			for k, y := range x {
+				look(path, k, y)
+			}
+		case []any:
+			for _, y := range x {
+				look(path, key, y)
+			}
+		case string:
+			if !strings.HasPrefix(key, "time") {
+				return
+			}
+
+			times++
+
+			if at, err := time.Parse(time.RFC3339, x); err != nil || !at.Equal(made) && !at.Equal(changed) && !at.Equal(made.Add(time.Hour)) {
+				t.Errorf("%s: %s is %s", path, key, x)
+			}
+		}
+	}
+
+	paths := []string{
+		"/v1/me", "/v1/me/ssh-keys", "/v1/me/groups", "/v1/me/access-tokens", "/v1/users", "/v1/groups", "/v1/projects",
+		"/v1/ip-pools", "/v1/images", "/simulator/calls",
+	}
+	for _, list := range []string{"disks", "snapshots", "instances", "vpcs", "floating-ips", "anti-affinity-groups"} {
+		paths = append(paths, "/v1/"+list+"?project=demo")
+	}
+
+	for _, list := range []string{"vpc-subnets", "vpc-routers", "vpc-firewall-rules", "internet-gateways"} {
+		paths = append(paths, "/v1/"+list+"?project=demo&vpc=default")
+	}
+
+	paths = append(paths, "/v1/vpc-router-routes?project=demo&vpc=default&router=system",
+		"/v1/network-interfaces?project=demo&instance=i", "/v1/instances/i/disks?project=demo")
+
+	for _, path := range paths {
+		before := times
+		look(path, "", r.read(path))
+
+		if times == before {
+			t.Errorf("%s tells no time", path)
+		}
+	}
+}
+
+// read is an answer.
+func (r *rig) read(path string) (out any) {
+	r.t.Helper()
+
+	req := must(http.NewRequestWithContext(r.t.Context(), http.MethodGet, r.url+path, nil))(r.t)
+	req.Header.Set("Authorization", "Bearer "+DefaultToken)
+
+	resp := must(r.http.Do(req))(r.t)
+	defer resp.Body.Close()
+
+	if resp.StatusCode != http.StatusOK {
+		r.t.Fatalf("%s: %s", path, resp.Status)
+	}
+
+	must(0, json.NewDecoder(resp.Body).Decode(&out))(r.t)
+
+	return out
 }

@@ -1,8 +1,6 @@
 package rack
 
 import (
-	"time"
-
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/simulator/guest"
 )
 
@@ -90,7 +88,7 @@ func viewDisk(d *disk) any {
 // creating. Held: s.mu.
 func (s *Server) newDisk(c *call, p *project, spec diskSpec) (*disk, error) {
 	d := &disk{
-		meta: newMeta(p.id, spec.name, spec.description), size: spec.size, blockSize: spec.blockSize,
+		meta: newMeta(s.clock, p.id, spec.name, spec.description), size: spec.size, blockSize: spec.blockSize,
 		local: spec.local, readOnly: spec.readOnly, source: spec.source, state: diskCreating, store: guest.NewStore(),
 	}
 
@@ -130,7 +128,7 @@ func (s *Server) readyDisk(d *disk) {
 		d.state = diskImportReady
 	}
 
-	d.modified = time.Now().UTC()
+	d.modified = d.clock.Now().UTC()
 }
 
 // dropDisk takes a disk away with all it costs. Held: s.mu.

@@ -47,7 +47,7 @@ func (s *Server) firewallUpdate(c *call) (answer, error) {
 		}
 
 		named[rules[n].name] = true
-		rules[n].scope = v.id
+		rules[n].meta = newMeta(s.clock, v.id, rules[n].name, rules[n].description)
 	}
 
 	slices.SortFunc(rules, func(a, b firewallRule) int { return strings.Compare(a.name, b.name) })
@@ -71,7 +71,7 @@ func (o *object) firewallRules() []firewallRule {
 
 func (o *object) firewallRule() firewallRule {
 	r := firewallRule{
-		meta:     newMeta("", o.name("name"), o.text("description")),
+		meta:     meta{name: o.name("name"), description: o.text("description")},
 		status:   o.oneOf("status", "disabled", "enabled"),
 		action:   o.oneOf("action", "allow", "deny"),
 		priority: int(o.number("priority", 1<<16-1)), direction: o.oneOf("direction", "inbound", "outbound"),

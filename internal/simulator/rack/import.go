@@ -1,9 +1,5 @@
 package rack
 
-import (
-	"time"
-)
-
 // maxBulkWrite is the most raw data of one write.
 const maxBulkWrite = 512 << 10
 
@@ -25,7 +21,7 @@ func (c *call) importDisk() (*disk, error) {
 
 func (d *disk) become(st diskState) {
 	d.state = st
-	d.modified = time.Now().UTC()
+	d.modified = d.clock.Now().UTC()
 }
 
 func (s *Server) bulkWriteStart(c *call) (answer, error) {

@@ -72,11 +72,11 @@ type instance struct {
 
 func (i *instance) become(st runState) {
 	i.state = st
-	i.stateTime = time.Now().UTC()
+	i.stateTime = i.clock.Now().UTC()
 	i.gen++
 }
 
-func (i *instance) touch() { i.modified = time.Now().UTC() }
+func (i *instance) touch() { i.modified = i.clock.Now().UTC() }
 
 type instanceView struct {
 	identity

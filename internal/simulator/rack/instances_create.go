@@ -3,7 +3,6 @@ package rack
 import (
 	"slices"
 	"strings"
-	"time"
 
 	"go.uber.org/zap"
 )
@@ -87,10 +86,10 @@ func (cr *creation) pass() error {
 func (cr *creation) record() error {
 	spec := cr.spec
 	cr.i = &instance{
-		meta:  newMeta(cr.p.id, spec.name, spec.description),
+		meta:  newMeta(cr.s.clock, cr.p.id, spec.name, spec.description),
 		ncpus: spec.ncpus, memory: spec.memory, hostname: spec.hostname, userData: spec.userData,
 		policy: spec.policy, platform: spec.platform, jumbo: spec.jumbo,
-		state: stateCreating, stateTime: time.Now().UTC(), intent: intentStopped,
+		state: stateCreating, stateTime: cr.s.clock.Now().UTC(), intent: intentStopped,
 	}
 
 	if err := fitsColumn(spec.description, maxDescription); err != nil {

@@ -1,7 +1,5 @@
 package rack
 
-import "time"
-
 const (
 	snapshotCreating = "creating"
 	snapshotReady    = "ready"
@@ -35,7 +33,7 @@ func (s *Server) newSnapshot(d *disk, name, description string) (*snapshot, erro
 	}
 
 	x := &snapshot{
-		meta: newMeta(d.scope, name, description), diskID: d.id, size: d.size, blockSize: d.blockSize,
+		meta: newMeta(s.clock, d.scope, name, description), diskID: d.id, size: d.size, blockSize: d.blockSize,
 		state: snapshotCreating, layer: d.content.freeze(),
 	}
 
@@ -55,7 +53,7 @@ func (s *Server) newSnapshot(d *disk, name, description string) (*snapshot, erro
 
 func (x *snapshot) ready() {
 	x.state = snapshotReady
-	x.modified = time.Now().UTC()
+	x.modified = x.clock.Now().UTC()
 }
 
 func (s *Server) snapshotCreate(c *call) (answer, error) {

@@ -12,16 +12,17 @@ import (
 type meta struct {
 	id, name, description, scope string
 	created, modified            time.Time
+	clock                        Clock // the rack's, by which it changes
 }
 
 func (m *meta) head() *meta { return m }
 
-func newMeta(scope, name, description string) meta {
-	now := time.Now().UTC()
+func newMeta(clock Clock, scope, name, description string) meta {
+	now := clock.Now().UTC()
 
 	return meta{
 		id: uuid.NewString(), name: name, description: description, scope: scope,
-		created: now, modified: now,
+		created: now, modified: now, clock: clock,
 	}
 }
 
@@ -127,7 +128,7 @@ func (t *table[T]) change(x T, scope, name string) error {
 
 	t.leave(x)
 	m.scope, m.name = scope, name
-	m.modified = time.Now().UTC()
+	m.modified = m.clock.Now().UTC()
 	t.enter(x)
 
 	return nil
