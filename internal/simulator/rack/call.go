@@ -159,6 +159,10 @@ func (c *call) judge() error {
 		return err
 	}
 
+	if c.op == opNotServed || c.op == opWrongMethod {
+		return nil // nobody is there to judge more
+	}
+
 	if c.op != opPing {
 		t, u, err := c.s.authenticate(c.r)
 		if err != nil {
@@ -232,6 +236,8 @@ func (s *Server) reply(w http.ResponseWriter, c *call, a answer, err error) {
 	body := a.body
 	status := statusOf(a, err)
 
+	h := w.Header()
+
 	if err != nil {
 		var e *apiError
 		if !errors.As(err, &e) {
@@ -240,12 +246,15 @@ func (s *Server) reply(w http.ResponseWriter, c *call, a answer, err error) {
 			e = internal()
 		}
 
+		for _, method := range e.allow {
+			h.Add("Allow", method)
+		}
+
 		body = errorBody{RequestID: id, ErrorCode: e.code, Message: e.message}
 	}
 
 	s.finish(c, status)
 
-	h := w.Header()
 	h.Set("X-Request-Id", id)
 
 	if err != nil && c.spoiled && c.fault.RetryAfter != "" {

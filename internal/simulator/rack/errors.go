@@ -11,6 +11,8 @@ type apiError struct {
 	status  int
 	code    string
 	message string
+	// allow are the methods of the path, of a call with another one.
+	allow []string
 }
 
 func (e *apiError) Error() string { return e.message }

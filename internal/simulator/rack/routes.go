@@ -3,11 +3,15 @@ package rack
 import (
 	"net/http"
 	"slices"
+	"strings"
 )
 
-// opNotServed is the name under which calls are counted that the simulator
-// does not have.
-const opNotServed = "not_served"
+// The names under which calls are counted that are none of the simulator's:
+// it does not have the operation, or nobody has that method there.
+const (
+	opNotServed   = "not_served"
+	opWrongMethod = "wrong_method"
+)
 
 type route struct {
 	op, pattern string
@@ -15,7 +19,7 @@ type route struct {
 }
 
 func apiRoutes() []route {
-	return slices.Concat(siloRoutes(), networkRoutes(), storageRoutes(), instanceRoutes())
+	return slices.Concat(siloRoutes(), vpcRoutes(), addressRoutes(), groupRoutes(), storageRoutes(), instanceRoutes())
 }
 
 func siloRoutes() []route {
@@ -45,7 +49,7 @@ func siloRoutes() []route {
 	}
 }
 
-func networkRoutes() []route {
+func vpcRoutes() []route {
 	return []route{
 		{"vpc_list", "GET /v1/vpcs", listing(allVPCs, viewVPC)},
 		{"vpc_create", "POST /v1/vpcs", (*Server).vpcCreate},
@@ -66,6 +70,11 @@ func networkRoutes() []route {
 		{"vpc_firewall_rules_update", "PUT /v1/vpc-firewall-rules", (*Server).firewallUpdate},
 		{"internet_gateway_list", "GET /v1/internet-gateways", listingInVPC(allGateways, viewGateway)},
 		{"internet_gateway_view", "GET /v1/internet-gateways/{gateway}", viewingInVPC(allGateways, "gateway", viewGateway)},
+	}
+}
+
+func addressRoutes() []route {
+	return []route{
 		{"ip_pool_list", "GET /v1/ip-pools", (*Server).ipPoolList},
 		{"ip_pool_view", "GET /v1/ip-pools/{pool}", (*Server).ipPoolView},
 		{"system_ip_pool_utilization_view", "GET /v1/system/ip-pools/{pool}/utilization", (*Server).poolUtilization},
@@ -84,7 +93,7 @@ func networkRoutes() []route {
 	}
 }
 
-func storageRoutes() []route {
+func groupRoutes() []route {
 	return []route{
 		{"anti_affinity_group_list", "GET /v1/anti-affinity-groups", listing(allGroups, viewGroup)},
 		{"anti_affinity_group_create", "POST /v1/anti-affinity-groups", (*Server).groupCreate},
@@ -95,7 +104,11 @@ func storageRoutes() []route {
 		{"anti_affinity_group_member_instance_view", "GET " + memberPath, (*Server).memberView},
 		{"anti_affinity_group_member_instance_add", "POST " + memberPath, (*Server).memberAdd},
 		{"anti_affinity_group_member_instance_delete", "DELETE " + memberPath, (*Server).memberRemove},
+	}
+}
 
+func storageRoutes() []route {
+	return []route{
 		{"disk_list", "GET /v1/disks", listing(allDisks, viewDisk)},
 		{"disk_create", "POST /v1/disks", (*Server).diskCreate},
 		{"disk_view", "GET /v1/disks/{disk}", viewing(allDisks, "disk", viewDisk)},
@@ -150,10 +163,37 @@ const (
 	ephemeralPath = "/v1/instances/{instance}/external-ips/ephemeral"
 )
 
+// unserved are operations of the API that the simulator does not have, on paths
+// of which it has others.
+func unserved() []string {
+	return []string{
+		"POST /v1/internet-gateways", "DELETE /v1/internet-gateways/{gateway}",
+		"POST /v1/vpc-routers", "PUT /v1/vpc-routers/{router}", "DELETE /v1/vpc-routers/{router}",
+		"POST /v1/vpc-router-routes", "PUT /v1/vpc-router-routes/{route}", "DELETE /v1/vpc-router-routes/{route}",
+		"PUT /v1/system/silos/{silo}/quotas",
+	}
+}
+
 func (s *Server) routes() *http.ServeMux {
 	mux := http.NewServeMux()
+	methods := map[string][]string{} // by path
+
 	for _, r := range apiRoutes() {
+		method, path, _ := strings.Cut(r.pattern, " ")
+		methods[path] = append(methods[path], method)
 		mux.HandleFunc(r.pattern, s.serve(r.op, r.work))
+	}
+
+	for _, pattern := range unserved() {
+		method, path, _ := strings.Cut(pattern, " ")
+		methods[path] = append(methods[path], method)
+		mux.HandleFunc(pattern, s.serve(opNotServed, (*Server).notServed))
+	}
+
+	for path, allowed := range methods {
+		wrong := s.serve(opWrongMethod, wrongMethod(allowed))
+		mux.HandleFunc(path, wrong)
+		mux.HandleFunc("HEAD "+path, wrong) // a GET does not stand for it
 	}
 
 	mux.HandleFunc("/", s.serve(opNotServed, (*Server).notServed))
@@ -164,4 +204,12 @@ func (s *Server) routes() *http.ServeMux {
 
 func (s *Server) notServed(c *call) (answer, error) {
 	return answer{}, notServed(c.r.Method, c.r.URL.Path)
+}
+
+func wrongMethod(allowed []string) operation {
+	slices.Sort(allowed)
+
+	return func(*Server, *call) (answer, error) {
+		return answer{}, &apiError{status: http.StatusMethodNotAllowed, message: "Method Not Allowed", allow: allowed}
+	}
 }

@@ -1,13 +1,19 @@
 package rack
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/oxidecomputer/oxide.go/oxide"
+
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/simulator/rack/conform"
 )
 
 func TestPreflightCallsOfAFreshRack(t *testing.T) {
@@ -218,6 +224,83 @@ func TestUnservedCallsSaySoAndAreCounted(t *testing.T) {
 
 	if n := r.Summary().NotServed; n != 1 {
 		t.Errorf("%d calls counted", n)
+	}
+}
+
+// Invariant: an operation of the API that is not served says so, to whoever
+// asks, and one that the API does not have is refused as a real rack does.
+func TestEachOperationIsServedOrSaysThatItIsNot(t *testing.T) {
+	path := os.Getenv(conform.DocumentVariable)
+	if path == "" {
+		t.Skip("no API document")
+	}
+
+	var document struct {
+		Paths map[string]map[string]json.RawMessage `json:"paths"`
+	}
+
+	must(0, json.Unmarshal(must(os.ReadFile(path))(t), &document))(t)
+
+	segment := regexp.MustCompile(`\{[^}]*\}`)
+	served := map[string]bool{}
+	known := map[string]bool{}
+
+	for _, r := range apiRoutes() {
+		pattern := segment.ReplaceAllString(r.pattern, "x")
+		served[pattern] = true
+		_, path, _ := strings.Cut(pattern, " ")
+		known[path] = true
+	}
+
+	r := newRig(t)
+
+	for path, operations := range document.Paths {
+		path = segment.ReplaceAllString(path, "x")
+
+		for _, method := range []string{"GET", "PUT", "POST", "DELETE", "PATCH", "OPTIONS"} {
+			_, has := operations[strings.ToLower(method)]
+			if has && served[method+" "+path] {
+				continue
+			}
+
+			want, message := http.StatusNotImplemented, "does not serve "+method+" "+path
+			if !has && known[path] {
+				want, message = http.StatusMethodNotAllowed, "Method Not Allowed"
+			}
+
+			status, e, h := r.raw(method, path, "a=b", "Authorization", "", "Content-Type", "application/x-www-form-urlencoded")
+			if status != want || !strings.Contains(e.Message, message) || e.ErrorCode != "" || e.RequestID != h.Get("X-Request-Id") {
+				t.Errorf("%s %s: %d %+v", method, path, status, e)
+			}
+		}
+	}
+}
+
+// A wrong method is told which are right; HEAD is none of them.
+func TestAWrongMethodIsRefused(t *testing.T) {
+	r := newRig(t)
+
+	for method, path := range map[string]string{"PATCH": "/v1/disks", "PUT": "/v1/disks?project=demo"} {
+		status, e, h := r.raw(method, path, "")
+		if status != http.StatusMethodNotAllowed || e.Message != "Method Not Allowed" || e.ErrorCode != "" || !slices.Equal(h.Values("Allow"), []string{"GET", "POST"}) {
+			t.Errorf("%s %s: %d %+v, allowed %q", method, path, status, e, h.Values("Allow"))
+		}
+	}
+
+	req := must(http.NewRequestWithContext(t.Context(), http.MethodHead, r.url+"/v1/ping", http.NoBody))(t)
+	resp := must(r.http.Do(req))(t)
+	must(0, resp.Body.Close())(t)
+
+	if resp.StatusCode != http.StatusMethodNotAllowed {
+		t.Errorf("HEAD: %s", resp.Status)
+	}
+
+	if s := r.Summary(); s.Calls["wrong_method"] != 3 || s.NotServed != 0 {
+		t.Errorf("counted: %+v", s.Calls)
+	}
+
+	if status, e, _ := r.raw("PATCH", "/v1/disks", "", "Api-Version", "2099010100.0.0"); status != http.StatusBadRequest {
+		t.Errorf("of a newer API: %d %+v", status, e)
 	}
 }
 
