@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -23,6 +24,7 @@ type rackOptions struct {
 	config    rack.Config
 	setup     rackSetup
 	listen    string
+	control   string
 	token     string
 	tokenFile string
 	faults    faultFlags
@@ -54,9 +56,10 @@ process. Each step is a line on standard output that begins with "setup: ".
 Without --token or --token-file a token is made. Once it serves it prints one
 line on standard output:
 
-  ready rack endpoint=http://HOST:PORT token=TOKEN
+  ready rack endpoint=http://HOST:PORT token=TOKEN control=http://HOST:PORT
 
-The token is left out when it was read from a file. Below /simulator/ the rack
+The token is left out when it was read from a file. At the control address, where
+it answers also while the rack is away for maintenance, and at the endpoint, below /simulator/ the rack
 answers without token: GET summary, GET calls (?operation=, status=, path=,
 method=, token=, user_agent=, fault=, after=, limit=), GET images/ID/digest and
 disks/ID/digest (?length=, or ?chunks), and GET, POST, DELETE faults.
@@ -74,6 +77,7 @@ disks/ID/digest (?length=, or ?chunks), and GET, POST, DELETE faults.
 
 	flags := command.Flags()
 	flags.StringVar(&options.listen, "listen", "127.0.0.1:12220", "address to serve on")
+	flags.StringVar(&options.control, "control-listen", "127.0.0.1:0", "loopback address for what is below /simulator/, also while the rack is away; empty for none")
 	flags.StringVar(&options.token, "token", "", "token of a user who is collaborator of the silo")
 	flags.StringVar(&options.tokenFile, "token-file", "", "file with the token")
 	flags.StringArrayVar(&options.config.Projects, "project", nil, "project to make at the start; may be repeated (default demo)")
@@ -125,12 +129,23 @@ func serveRack(ctx context.Context, cmd *cobra.Command, options rackOptions) err
 		return fmt.Errorf("serving the rack: %w", err)
 	}
 
-	more := ""
+	var more []string
 	if options.tokenFile == "" {
-		more = "token=" + options.token
+		more = append(more, "token="+options.token)
 	}
 
-	if err := sayReady(cmd, "rack", "http://"+listener.Addr().String(), more); err != nil {
+	if options.control != "" {
+		address, stop, err := serveBeside(ctx, "--control-listen", options.control, server.Control(), options.config.Logger)
+		if err != nil {
+			return errors.Join(err, listener.Close())
+		}
+
+		defer stop() //nolint:errcheck // what it was for has ended
+
+		more = append(more, "control=http://"+address)
+	}
+
+	if err := sayReady(cmd, "rack", "http://"+listener.Addr().String(), strings.Join(more, " ")); err != nil {
 		return err
 	}
 
@@ -184,6 +199,10 @@ func (o *rackOptions) complete() error {
 func (o *rackOptions) check() (plan.Description, error) {
 	if _, _, err := net.SplitHostPort(o.listen); err != nil {
 		return plan.Description{}, fmt.Errorf("--listen: %w", err)
+	}
+
+	if _, _, err := net.SplitHostPort(o.control); err != nil && o.control != "" {
+		return plan.Description{}, fmt.Errorf("--control-listen: %w", err)
 	}
 
 	description, err := o.setup.description()

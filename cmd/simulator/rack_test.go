@@ -3,10 +3,13 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/oxidecomputer/oxide.go/oxide"
@@ -55,7 +58,7 @@ func TestRackCommandServesAnyClient(t *testing.T) {
 	ready := rackReady(t, "--project", "one", "--project", "two", "--sleds", "2")
 
 	fields := strings.Fields(ready)
-	if len(fields) != 4 || fields[0] != "ready" || fields[1] != "rack" {
+	if len(fields) != 5 || fields[0] != "ready" || fields[1] != "rack" {
 		t.Fatalf("ready line is %q", ready)
 	}
 
@@ -70,6 +73,55 @@ func TestRackCommandServesAnyClient(t *testing.T) {
 	projects, err := client.ProjectListAllPages(t.Context(), oxide.ProjectListParams{})
 	if err != nil || len(projects) != 2 || projects[0].Name != "one" {
 		t.Errorf("projects are %+v, %v", projects, err)
+	}
+}
+
+// The control address answers while the rack is away, and can end that.
+func TestRackCommandIsControlledWhileTheRackIsAway(t *testing.T) {
+	fields := strings.Fields(rackReady(t, "--fault", `{"condition":"maintenance","away":"1h"}`))
+	endpoint, control := strings.TrimPrefix(fields[2], "endpoint="), strings.TrimPrefix(fields[4], "control=")
+
+	do := func(method, url string) (int, error) {
+		req, err := http.NewRequestWithContext(t.Context(), method, url, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		req.Close = true
+
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			return 0, err
+		}
+
+		return resp.StatusCode, resp.Body.Close()
+	}
+
+	for {
+		status, err := do(http.MethodGet, endpoint+"/v1/ping")
+		if errors.Is(err, syscall.ECONNREFUSED) {
+			break
+		}
+
+		// It may be on its way out still.
+		if err == nil {
+			t.Fatalf("while it is away: %d", status)
+		}
+	}
+
+	if status, err := do(http.MethodDelete, control+"/simulator/faults"); status != http.StatusNoContent {
+		t.Fatalf("control: %d, %v", status, err)
+	}
+
+	for {
+		status, err := do(http.MethodGet, endpoint+"/v1/ping")
+		if status == http.StatusOK {
+			return
+		}
+
+		if !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Fatalf("%d, %v", status, err)
+		}
 	}
 }
 
@@ -107,7 +159,7 @@ func TestRackCommandRefusesBadFlags(t *testing.T) {
 		{"--sleds", "0"}, {"--time-scale", "0"}, {"--token", "a", "--token-file", "b"},
 		{"--faults", "/none"}, {"--fault", "{}"}, {"--latency", "lunch=1h"}, {"--content", "some"}, {"--token-file", "/none"}, {"--log-level", "loud"}, {"--project", "Upper"}, {"--listen", "nowhere"},
 		{"--sleds", "33"}, {"--setup-time-scale", "0"}, {"--rack", "/none"}, {"--rack", "rack_test.go"}, {"--rack", "a", "--sleds", "2"},
-		{"--data", "/dev/null/none"}, {"--setup-listen", "nowhere"},
+		{"--data", "/dev/null/none"}, {"--setup-listen", "nowhere"}, {"--control-listen", "nowhere"},
 	} {
 		command := rackCommand()
 		command.SetArgs(args)

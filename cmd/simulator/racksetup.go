@@ -108,7 +108,7 @@ func (s *rackSetup) comeUp(ctx context.Context, out io.Writer, description plan.
 	ends = append(ends, r.Close)
 
 	if s.listen != "" {
-		stop, err := serveTechnician(ctx, s.listen, r.Technician(), config.Logger)
+		_, stop, err := serveBeside(ctx, "--setup-listen", s.listen, r.Technician(), config.Logger)
 		if err != nil {
 			return nil, err
 		}
@@ -130,10 +130,12 @@ func (s *rackSetup) comeUp(ctx context.Context, out io.Writer, description plan.
 	return finish, nil
 }
 
-func serveTechnician(ctx context.Context, address string, handler http.Handler, log *zap.Logger) (func() error, error) {
+// serveBeside serves something at an address of its own, which a flag gives,
+// until stop is called.
+func serveBeside(ctx context.Context, flag, address string, handler http.Handler, log *zap.Logger) (at string, stop func() error, err error) {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {
-		return nil, fmt.Errorf("--setup-listen: %w", err)
+		return "", nil, fmt.Errorf("%s: %w", flag, err)
 	}
 
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
@@ -142,11 +144,11 @@ func serveTechnician(ctx context.Context, address string, handler http.Handler, 
 
 	serving.Go(func() {
 		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			log.Error("the setup's interface has ended", zap.Error(err))
+			log.Error("an interface beside the rack's has ended", zap.String("flag", flag), zap.Error(err))
 		}
 	})
 
-	return func() error {
+	return l.Addr().String(), func() error {
 		err := server.Close()
 		serving.Wait()
 

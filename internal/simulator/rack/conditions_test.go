@@ -2,6 +2,12 @@ package rack
 
 import (
 	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -53,6 +59,100 @@ func TestMaintenance(t *testing.T) {
 	if r.exists("meanwhile") || r.Faults()[0].Active {
 		t.Error("the window left something")
 	}
+}
+
+// Invariant: while a rack that serves is away nobody listens at its address,
+// what was under way there is dropped and yet carried out, nobody else can take
+// the address, and the control endpoint answers.
+func TestARackThatIsAwayRefusesConnections(t *testing.T) {
+	for _, host := range []string{"127.0.0.1", "::1"} {
+		t.Run(host, func(t *testing.T) { awayAt(t, host) })
+	}
+}
+
+func awayAt(t *testing.T, host string) {
+	clock := NewStepClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+	s, err := New(Config{Clock: clock, Latencies: &Latencies{DiskCreate: 5 * time.Minute}})
+	must(0, err)(t)
+	defer s.Close()
+
+	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
+	if err != nil {
+		t.Skip(err)
+	}
+
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+
+	go func() { served <- s.Serve(ctx, l) }()
+
+	defer func() {
+		cancel()
+		must(0, <-served)(t)
+	}()
+
+	address := l.Addr().String()
+	tr := &http.Transport{}
+	defer tr.CloseIdleConnections()
+
+	client, err := oxide.NewClient(oxide.WithHost("http://"+address), oxide.WithToken(DefaultToken), oxide.WithHTTPClient(&http.Client{Transport: tr}))
+	must(0, err)(t)
+
+	must(client.Ping(ctx))(t)
+
+	lost := make(chan error, 1)
+
+	go func() {
+		_, err := client.DiskCreate(ctx, oxide.DiskCreateParams{Project: demo, Body: &oxide.DiskCreate{
+			Name: "under-way", Size: oxide.ByteCount(gib), DiskBackend: blank(0),
+		}})
+		lost <- err
+	}()
+
+	clock.Sleepers(ctx, 1)
+
+	for window := range 2 {
+		id := must(s.AddFault(Fault{Condition: ConditionMaintenance, Away: Duration(10 * time.Minute)}))(t)
+
+		eventually(t, "connections to be refused", func() bool {
+			_, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+
+			return errors.Is(err, syscall.ECONNREFUSED)
+		})
+
+		if window == 0 {
+			noAnswer(t, <-lost)
+		}
+
+		if _, err := client.Ping(ctx); err == nil || !strings.Contains(err.Error(), "connection refused") {
+			t.Errorf("a client sees %v", err)
+		}
+
+		w := httptest.NewRecorder()
+		s.Control().ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/simulator/faults", nil))
+
+		if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "maintenance") {
+			t.Errorf("the control endpoint: %d %s", w.Code, w.Body)
+		}
+
+		clock.Step(10 * time.Minute)
+		eventually(t, "the rack to be back", func() bool {
+			_, err := client.Ping(ctx)
+
+			return err == nil
+		})
+		s.RemoveFault(id)
+	}
+
+	must(client.DiskView(ctx, oxide.DiskViewParams{Disk: "under-way", Project: demo}))(t)
+
+	// A rack that is ended while it is away ends.
+	must(s.AddFault(Fault{Condition: ConditionMaintenance, Away: Duration(time.Hour)}))(t)
+	eventually(t, "the rack away", func() bool {
+		_, err := client.Ping(ctx)
+
+		return err != nil
+	})
 }
 
 // A rack that is older than the client refuses each of its calls.

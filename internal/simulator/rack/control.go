@@ -90,6 +90,15 @@ func (s *Server) Inspect(id string) (InstanceState, bool) {
 	return out, true
 }
 
+// Control serves what is below /simulator/ and nothing of the rack: at an
+// address of its own it answers also while the rack is away for maintenance.
+func (s *Server) Control() http.Handler {
+	mux := http.NewServeMux()
+	s.control(mux)
+
+	return mux
+}
+
 // control adds the endpoints that are the simulator's own and no part of the
 // rack: no token, no version, no log.
 func (s *Server) control(mux *http.ServeMux) {

@@ -135,7 +135,8 @@
 //	event     | -, or as an action            | happens once, before the work of that call
 //
 // All three can be bound to a time, from and until. Conditions come before
-// actions: while the rack is away for maintenance no rule hits a call.
+// actions: while the rack is away for maintenance no rule hits a call. Serve has
+// nobody listen then; a rack that is served otherwise drops connections.
 //
 // What conditions do to what is under way: an object that is stuck in a state,
 // and the call that waits for it, go on when the rule is removed. A pantry that
@@ -151,7 +152,7 @@
 // StepClock.
 //
 // Faults, the log of calls, digests and events are reached in Go and, without
-// token, below /simulator/:
+// token, below /simulator/, also by Server.Control where Serve refuses all:
 //
 //	GET    /simulator/summary
 //	GET    /simulator/calls[?operation=&status=&path=&method=&token=&user_agent=&fault=&fault_name=&after=&limit=]

@@ -33,7 +33,7 @@ type Condition string
 
 // The conditions.
 const (
-	ConditionMaintenance  Condition = "maintenance"        // 503 on sagas for Sagas, then resets for Away, then over
+	ConditionMaintenance  Condition = "maintenance"        // 503 on sagas for Sagas, then refused connections for Away, then over
 	ConditionOldAPI       Condition = "api_too_old"        // the newest API version is Version
 	ConditionTokenRevoked Condition = "token_revoked"      // Token is refused
 	ConditionTokenExpired Condition = "token_expired"      // Token is refused

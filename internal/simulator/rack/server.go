@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"sync"
 	"time"
@@ -158,27 +157,6 @@ func (s *Server) setUp() error {
 
 // ServeHTTP makes the rack an http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
-
-// Serve answers on a listener until ctx ends; nil when it ended for that.
-func (s *Server) Serve(ctx context.Context, l net.Listener) error {
-	srv := &http.Server{Handler: s, ReadHeaderTimeout: 30 * time.Second, ErrorLog: zap.NewStdLog(s.log)}
-	done := make(chan error, 1)
-
-	go func() { done <- srv.Serve(l) }()
-
-	select {
-	case err := <-done:
-		return fmt.Errorf("serving the rack API: %w", err)
-	case <-ctx.Done():
-	}
-
-	err := srv.Close()
-	if serveErr := <-done; !errors.Is(serveErr, http.ErrServerClosed) {
-		err = errors.Join(err, serveErr)
-	}
-
-	return err
-}
 
 // Close ends guests and waits for all that goes on. Calls that wait for their
 // saga end early.
