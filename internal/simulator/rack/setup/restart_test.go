@@ -2,11 +2,16 @@ package setup
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/simulator/rack/setup/controlplane"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/simulator/rack/setup/plan"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/simulator/rack/setup/store"
 )
@@ -296,6 +301,7 @@ func TestAStoreThatIsNotThisRacks(t *testing.T) {
 
 	for missing, want := range map[string]string{
 		plan.ServicesName: "its plans are gone", plan.SledsName: "its plans are gone", "sled.": "its sleds know nothing",
+		controlplane.DatabaseName: "its database is gone",
 	} {
 		part := &store.Memory{}
 
@@ -321,7 +327,101 @@ func TestAStoreThatIsNotThisRacks(t *testing.T) {
 
 	_ = kept.Save("sled.brm42220001", []byte("{"))
 
-	if _, err := New(Config{Description: described(t, 2), Store: kept}); err == nil || !strings.Contains(err.Error(), "ledger of sled BRM42220001 can not be read") {
+	if _, err := New(Config{Description: described(t, 2), Store: kept}); err == nil || !strings.Contains(err.Error(), "sled.brm42220001 can not be used: the ledger of sled BRM42220001: unexpected end of JSON input; restore it") {
 		t.Errorf("%v", err)
+	}
+}
+
+// Invariant: a stored file that is broken, or of another rack, ends the rack
+// with one line that names the file, and the file is left as it is.
+func TestABrokenFileIsNamed(t *testing.T) {
+	whole, other := t.TempDir(), t.TempDir()
+
+	for _, dir := range []string{whole, other} {
+		d := open(t, dir)
+		u := comeUp(t, Config{Description: described(t, 1), Store: d})
+		u.handOver()
+		u.end()
+		must(t, d.Close())
+	}
+
+	files, err := filepath.Glob(filepath.Join(whole, "*.json"))
+	if err != nil || len(files) < 8 {
+		t.Fatalf("%q, %v", files, err)
+	}
+
+	for _, file := range files {
+		name := filepath.Base(file)
+
+		spoiled := map[string][]byte{"cut off": []byte("{\"format\": 1,\n\n"), "empty": {}}
+		if !strings.HasPrefix(name, "sled.") && !strings.HasPrefix(name, "dns.") && name != "sled-plan.json" {
+			raw, err := os.ReadFile(filepath.Join(other, name))
+			must(t, err)
+
+			spoiled["of another rack"] = raw
+		}
+
+		for how, content := range spoiled {
+			dir := t.TempDir()
+			must(t, os.CopyFS(dir, os.DirFS(whole)))
+
+			path := filepath.Join(dir, name)
+			must(t, os.WriteFile(path, content, 0o600))
+
+			d := open(t, dir)
+
+			err := runOnce(t, Config{Description: described(t, 1), Store: d, Clock: Scaled(0.001)})
+			if err == nil || !strings.Contains(err.Error(), path) || strings.Contains(err.Error(), "\n") || !errors.Is(err, store.ErrUnusable) {
+				t.Errorf("%s, %s: %v", name, how, err)
+			}
+
+			if after, err := os.ReadFile(path); err != nil || !bytes.Equal(after, content) {
+				t.Errorf("%s, %s: the file has changed: %v", name, how, err)
+			}
+
+			must(t, d.Close())
+		}
+	}
+
+	d := open(t, whole)
+	defer d.Close()
+
+	err = runOnce(t, Config{Description: described(t, 2), Store: d, Clock: Scaled(0.001)})
+	if want := filepath.Join(whole, "sled-plan.json") + " is the plan of another rack, which differs in sleds: "; err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("another description: %v, want %s", err, want)
+	}
+}
+
+func open(t *testing.T, dir string) *store.Directory {
+	t.Helper()
+
+	d, err := store.Open(dir)
+	must(t, err)
+
+	return d
+}
+
+// runOnce is a rack that is expected to end by itself.
+func runOnce(t *testing.T, cfg Config) error {
+	t.Helper()
+
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+
+	r, err := New(cfg)
+	if err != nil {
+		return err
+	}
+
+	_, err = r.Run(ctx)
+
+	return errors.Join(err, r.Close())
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+
+	if err != nil {
+		t.Fatal(err)
 	}
 }

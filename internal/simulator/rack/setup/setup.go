@@ -23,6 +23,7 @@ package setup
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -123,7 +124,7 @@ func (r *Rack) Run(ctx context.Context) (controlplane.HandOver, error) {
 
 	if marked {
 		if r.services.controlPlanes() == 0 {
-			return controlplane.HandOver{}, errors.New("the rack is marked as handed over, but its sleds know nothing of it: restore the directory or begin with an empty one")
+			return controlplane.HandOver{}, r.halfGone("its sleds know nothing of it")
 		}
 
 		r.say(PhaseHanded, "the rack was handed over before, its sleds have started what they know")
@@ -157,12 +158,50 @@ func (r *Rack) stored() (bool, error) {
 		}
 	}
 
-	_, marked, err := r.cfg.Store.Load(markerName)
-	if err == nil && marked && !planned {
-		err = errors.New("the rack is marked as handed over, but its plans are gone: restore the directory or begin with an empty one")
+	marked, err := r.storedOf(markerName, sleds.RackID)
+	if err != nil {
+		return false, err
+	}
+
+	told, err := r.storedOf(controlplane.DatabaseName, sleds.RackID)
+
+	switch {
+	case err != nil:
+	case marked && !planned:
+		err = r.halfGone("its plans are gone")
+	case marked && !told:
+		err = r.halfGone("its database is gone")
 	}
 
 	return marked, err
+}
+
+// halfGone is a rack that was handed over, of which a part is missing.
+func (r *Rack) halfGone(what string) error {
+	return store.Unusable(r.cfg.Store, markerName, errors.New("the rack is marked as handed over, but "+what))
+}
+
+// storedOf looks at something that has the ID of the rack in it, which must be
+// that of the plan, if there is one.
+func (r *Rack) storedOf(name, rackID string) (bool, error) {
+	raw, found, err := r.cfg.Store.Load(name)
+	if err != nil || !found {
+		return false, err
+	}
+
+	var kept struct {
+		RackID string `json:"rack_id"`
+	}
+
+	if err = json.Unmarshal(raw, &kept); err == nil && (kept.RackID == "" || rackID != "" && kept.RackID != rackID) {
+		err = fmt.Errorf("it is of rack %q, and the plan of rack %q", kept.RackID, rackID)
+	}
+
+	if err != nil {
+		return false, store.Unusable(r.cfg.Store, name, err)
+	}
+
+	return true, nil
 }
 
 // Close ends all services.
@@ -273,7 +312,7 @@ func (r *Rack) until(ctx context.Context, phase Phase, try func() error) error {
 			return nil
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case errors.Is(err, sled.ErrOther), errors.Is(err, errEnd):
+		case errors.Is(err, sled.ErrOther), errors.Is(err, errEnd), errors.Is(err, store.ErrUnusable):
 			return err
 		}
 

@@ -349,7 +349,7 @@ func TestASecondHandOverChangesNothing(t *testing.T) {
 		t.Fatalf("%d %s", status, body)
 	}
 
-	before, _, _ := p.kept.Load(databaseName)
+	before, _, _ := p.kept.Load(DatabaseName)
 
 	if status, body := p.inside(1, http.MethodPut, handOverPath, p.handOver); status != http.StatusOK || body != `{"first":false}` {
 		t.Errorf("the same again: %d %s", status, body)
@@ -372,7 +372,7 @@ func TestASecondHandOverChangesNothing(t *testing.T) {
 		t.Errorf("logged: %v", warned)
 	}
 
-	if after, _, _ := p.kept.Load(databaseName); !bytes.Equal(after, before) {
+	if after, _, _ := p.kept.Load(DatabaseName); !bytes.Equal(after, before) {
 		t.Error("the database was changed")
 	}
 }
@@ -406,14 +406,14 @@ func TestDatasetsAreRegisteredByTheHandOverAlone(t *testing.T) {
 	refused := func() {
 		t.Helper()
 
-		before, _, _ := p.kept.Load(databaseName)
+		before, _, _ := p.kept.Load(DatabaseName)
 
 		status, body := p.inside(0, http.MethodPut, "/datasets/"+uuid.NewString(), p.handOver.Datasets[0])
 		if status != http.StatusConflict || !strings.Contains(body, "in no other way") {
 			t.Errorf("%d %s", status, body)
 		}
 
-		if after, _, _ := p.kept.Load(databaseName); !bytes.Equal(before, after) {
+		if after, _, _ := p.kept.Load(DatabaseName); !bytes.Equal(before, after) {
 			t.Error("the database was changed")
 		}
 	}

@@ -10,7 +10,8 @@ import (
 )
 
 const (
-	databaseName = "database"
+	// DatabaseName is the name under which the hand-over is stored.
+	DatabaseName = "database"
 	rackPath     = "/rack"
 	// bodyLimit bounds what is read of a hand-over: that of a full rack is
 	// below 300 KiB.
@@ -96,7 +97,7 @@ func (d *Database) insert(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
-	if err := d.store.Save(databaseName, raw); err != nil {
+	if err := d.store.Save(DatabaseName, raw); err != nil {
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 
 		return
@@ -110,7 +111,7 @@ func (d *Database) load() ([]byte, bool, error) {
 		return nil, false, d.broken
 	}
 
-	raw, found, err := d.store.Load(databaseName)
+	raw, found, err := d.store.Load(DatabaseName)
 	if err != nil {
 		return nil, false, fmt.Errorf("the database can not be read: %w", err)
 	}

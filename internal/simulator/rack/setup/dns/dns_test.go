@@ -190,7 +190,7 @@ func TestRecordsThatCanNotBeRead(t *testing.T) {
 	}
 	defer conn.Close()
 
-	if _, err := Serve(conn, kept, "one"); err == nil || !strings.Contains(err.Error(), "can not be read") {
+	if _, err := Serve(conn, kept, "one"); err == nil || !strings.Contains(err.Error(), "can not be used") {
 		t.Errorf("%v", err)
 	}
 }

@@ -35,7 +35,7 @@ func Serve(conn net.PacketConn, s store.Store, id string) (*Server, error) {
 
 	if found {
 		if err := json.Unmarshal(raw, &d.records); err != nil {
-			return nil, fmt.Errorf("the records that DNS server %s kept can not be read: %w", id, err)
+			return nil, store.Unusable(s, d.name, fmt.Errorf("the records of a DNS server: %w", err))
 		}
 	}
 

@@ -33,11 +33,11 @@ func LoadSleds(s store.Store, d Description) (Sleds, bool, error) {
 	}
 
 	if err := out.check(); err != nil {
-		return Sleds{}, false, unusable(SledsName, err)
+		return Sleds{}, false, store.Unusable(s, SledsName, err)
 	}
 
 	if err := out.isOf(d); err != nil {
-		return Sleds{}, false, err
+		return Sleds{}, false, fmt.Errorf("%s %w", s.Where(SledsName), err)
 	}
 
 	return out, true, nil
@@ -54,7 +54,7 @@ func LoadServices(s store.Store, sleds Sleds) (Services, bool, error) {
 	}
 
 	if err := out.check(sleds); err != nil {
-		return Services{}, false, unusable(ServicesName, err)
+		return Services{}, false, store.Unusable(s, ServicesName, err)
 	}
 
 	return out, true, nil
@@ -88,31 +88,25 @@ func load(s store.Store, name string, into any) (bool, error) {
 	}
 
 	if err := json.Unmarshal(raw, &head); err != nil {
-		return false, unusable(name, err)
+		return false, store.Unusable(s, name, err)
 	}
 
 	if head.Format != format {
-		return false, unusable(name, fmt.Errorf("its format is %d, and this program knows %d", head.Format, format))
+		return false, store.Unusable(s, name, fmt.Errorf("its format is %d, and this program knows %d", head.Format, format))
 	}
 
 	decoder := json.NewDecoder(bytes.NewReader(raw))
 	decoder.DisallowUnknownFields()
 
 	if err := decoder.Decode(into); err != nil {
-		return false, unusable(name, err)
+		return false, store.Unusable(s, name, err)
 	}
 
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return false, unusable(name, errors.New("there is more after it"))
+		return false, store.Unusable(s, name, errors.New("there is more after it"))
 	}
 
 	return true, nil
-}
-
-// unusable says why a stored plan can not be gone by. It is not made again: what
-// was carried out of it is still there.
-func unusable(name string, why error) error {
-	return fmt.Errorf("the stored %s can not be used, restore it or begin with an empty directory: %w", spoken(name), why)
 }
 
 func spoken(name string) string { return strings.ReplaceAll(name, "-", " ") }
@@ -127,7 +121,7 @@ func (s Sleds) isOf(d Description) error {
 	var before, after map[string]any
 
 	if err := json.Unmarshal(s.Description, &before); err != nil {
-		return unusable(SledsName, err)
+		return fmt.Errorf("has a description that can not be read: %w", err)
 	}
 
 	if err := json.Unmarshal(now, &after); err != nil {
@@ -135,7 +129,7 @@ func (s Sleds) isOf(d Description) error {
 	}
 
 	if differ := Difference(before, after); len(differ) > 0 {
-		return fmt.Errorf("the stored plan is of another rack, which differs in %s: go back to its description, or begin with an empty directory",
+		return fmt.Errorf("is the plan of another rack, which differs in %s: go back to its description, or begin with an empty directory",
 			strings.Join(differ, ", "))
 	}
 

@@ -67,7 +67,7 @@ func Boot(described plan.Sled, s store.Store, c Clock, r Runner) (*Sled, error) 
 
 	if found {
 		if err := json.Unmarshal(raw, &out.ledger); err != nil {
-			return nil, fmt.Errorf("the ledger of sled %s can not be read: %w", described.Serial, err)
+			return nil, store.Unusable(s, out.name(), fmt.Errorf("the ledger of sled %s: %w", described.Serial, err))
 		}
 	}
 

@@ -78,6 +78,9 @@ func (d *Directory) Load(name string) ([]byte, bool, error) {
 	return v, true, nil
 }
 
+// Where is the value's file.
+func (d *Directory) Where(name string) string { return filepath.Join(d.path, name+suffix) }
+
 // Save writes another file, syncs it, puts it in the place of the old one, and
 // syncs the directory: before the last of these the old value is still there.
 func (d *Directory) Save(name string, value []byte) (err error) {

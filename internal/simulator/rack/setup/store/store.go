@@ -5,10 +5,12 @@
 package store
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"regexp"
 	"slices"
+	"strings"
 	"sync"
 )
 
@@ -18,6 +20,19 @@ type Store interface {
 	Load(name string) ([]byte, bool, error)
 	// Save returns when the value will survive a loss of power.
 	Save(name string, value []byte) error
+	// Where is where a value is kept, for people.
+	Where(name string) string
+}
+
+// ErrUnusable is a stored value that can not be gone by. It is not made again:
+// what was carried out by it is still there.
+var ErrUnusable = errors.New("restore it, or begin with an empty directory")
+
+// Unusable says in one line where the value is and why it can not be gone by.
+func Unusable(s Store, name string, why error) error {
+	reason := strings.Join(strings.Fields(why.Error()), " ")
+
+	return fmt.Errorf("%s can not be used: %s; %w", s.Where(name), reason, ErrUnusable)
 }
 
 var legalName = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]*$`)
@@ -64,6 +79,9 @@ func (m *Memory) Save(name string, value []byte) error {
 
 	return nil
 }
+
+// Where is that of Store.
+func (m *Memory) Where(name string) string { return "what is stored as " + name }
 
 // Names are those of all values, sorted.
 func (m *Memory) Names() []string {
