@@ -100,6 +100,8 @@ type PoolRange struct {
 // Latencies are the delays of a rack with TimeScale 1. Calls block for their
 // saga's; Start, Stop, Reboot and Fail pass after the call was answered.
 type Latencies struct {
+	ProjectCreate                  time.Duration
+	NetworkCreate                  time.Duration // a VPC or a subnet
 	DiskCreate, DiskDelete         time.Duration
 	BulkWrite, Finalize            time.Duration
 	SnapshotCreate, SnapshotDelete time.Duration
@@ -116,6 +118,7 @@ type Latencies struct {
 // DefaultLatencies are those of an idle rack.
 func DefaultLatencies() Latencies {
 	return Latencies{
+		ProjectCreate: 200 * time.Millisecond, NetworkCreate: 200 * time.Millisecond,
 		DiskCreate: 300 * time.Millisecond, DiskDelete: 150 * time.Millisecond,
 		Finalize:       500 * time.Millisecond,
 		SnapshotCreate: 500 * time.Millisecond, SnapshotDelete: 150 * time.Millisecond,

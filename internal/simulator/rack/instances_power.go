@@ -35,7 +35,8 @@ func (s *Server) start(i *instance) error {
 	i.become(stateStarting)
 	gen := i.gen
 
-	s.later(s.cfg.Latencies.Start, func() {
+	// The VM comes up when the saga has ended, in which the caller waits.
+	s.later(s.cfg.Latencies.InstanceStart+s.cfg.Latencies.Start, func() {
 		s.stuck(kindInstance, string(stateStarting), &i.meta)
 
 		if i.gen == gen {

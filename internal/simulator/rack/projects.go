@@ -66,6 +66,8 @@ func (s *Server) projectCreate(c *call) (answer, error) {
 		return answer{}, err
 	}
 
+	s.saga(s.cfg.Latencies.ProjectCreate)
+
 	return created(viewProject(p)), nil
 }
 

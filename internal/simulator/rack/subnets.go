@@ -147,6 +147,8 @@ func (s *Server) subnetCreate(c *call) (answer, error) {
 		return answer{}, err
 	}
 
+	s.saga(s.cfg.Latencies.NetworkCreate)
+
 	return created(viewSubnet(n)), nil
 }
 

@@ -103,6 +103,8 @@ func (s *Server) vpcCreate(c *call) (answer, error) {
 		return answer{}, err
 	}
 
+	s.saga(s.cfg.Latencies.NetworkCreate)
+
 	return created(viewVPC(v)), nil
 }
 
