@@ -1,6 +1,7 @@
 package rack
 
 import (
+	"net/http"
 	"strings"
 	"testing"
 
@@ -147,4 +148,24 @@ func TestHabitNewerClientIsRefusedEverywhere(t *testing.T) {
 
 func cutRoute(pattern string) (method, path string, ok bool) {
 	return strings.Cut(strings.NewReplacer("{", "", "}", "").Replace(pattern), " ")
+}
+
+// Empty segments of a path count for nothing, with any method.
+func TestEmptySegmentsArePassedOver(t *testing.T) {
+	r := newRig(t)
+	d := r.disk("d", gib, blank(0))
+
+	for _, path := range []string{"//v1/disks/" + d.Id, "/v1//disks/" + d.Id + "/", "/v1/disks//d//?project=demo"} {
+		if status, _, body, err := r.get(path); status != http.StatusOK || !strings.Contains(body, d.Id) {
+			t.Errorf("%s: %d %s %v", path, status, body, err)
+		}
+	}
+
+	if status, e, _ := r.raw(http.MethodDelete, "//v1/disks/"+d.Id+"/", ""); status != http.StatusNoContent {
+		t.Errorf("delete: %d %s", status, e.Message)
+	}
+
+	if status, e, _ := r.raw(http.MethodDelete, "/v1/disks/", ""); status != http.StatusMethodNotAllowed {
+		t.Errorf("delete of nothing: %d %s", status, e.Message)
+	}
 }

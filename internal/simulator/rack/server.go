@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -156,7 +159,33 @@ func (s *Server) setUp() error {
 }
 
 // ServeHTTP makes the rack an http.Handler.
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mux.ServeHTTP(w, withoutEmptySegments(r))
+}
+
+// withoutEmptySegments has a path be what it is without them: the rack's router
+// passes over doubled slashes and one at the end, and redirects nobody.
+func withoutEmptySegments(r *http.Request) *http.Request {
+	path := r.URL.EscapedPath()
+	if !strings.Contains(path, "//") && (!strings.HasSuffix(path, "/") || path == "/") {
+		return r
+	}
+
+	segments := slices.DeleteFunc(strings.Split(path, "/"), func(s string) bool { return s == "" })
+	raw := "/" + strings.Join(segments, "/")
+
+	plain, err := url.PathUnescape(raw)
+	if err != nil {
+		return r
+	}
+
+	clean := *r
+	clean.URL = new(url.URL)
+	*clean.URL = *r.URL
+	clean.URL.Path, clean.URL.RawPath = plain, raw
+
+	return &clean
+}
 
 // Close ends guests and waits for all that goes on. Calls that wait for their
 // saga end early.
