@@ -88,7 +88,7 @@ func (s *Server) groupCreate(c *call) (answer, error) {
 		return answer{}, err
 	}
 
-	g := &group{meta: newMeta(s.clock, p.id, name, description), policy: policy, members: map[string]*instance{}}
+	g := &group{meta: newMeta(s, p.id, name, description), policy: policy, members: map[string]*instance{}}
 	if err := s.groups.add(g); err != nil {
 		return answer{}, err
 	}

@@ -88,7 +88,7 @@ func viewDisk(d *disk) any {
 // creating. Held: s.mu.
 func (s *Server) newDisk(c *call, p *project, spec diskSpec) (*disk, error) {
 	d := &disk{
-		meta: newMeta(s.clock, p.id, spec.name, spec.description), size: spec.size, blockSize: spec.blockSize,
+		meta: newMeta(s, p.id, spec.name, spec.description), size: spec.size, blockSize: spec.blockSize,
 		local: spec.local, readOnly: spec.readOnly, source: spec.source, state: diskCreating, store: guest.NewStore(),
 	}
 
@@ -123,12 +123,11 @@ func (s *Server) newDisk(c *call, p *project, spec diskSpec) (*disk, error) {
 
 // readyDisk ends a disk's creation. Held: s.mu.
 func (s *Server) readyDisk(d *disk) {
-	d.state = diskDetached
 	if d.source == "importing_blocks" {
-		d.state = diskImportReady
+		d.become(diskImportReady)
+	} else {
+		d.become(diskDetached)
 	}
-
-	d.modified = d.clock.Now().UTC()
 }
 
 // dropDisk takes a disk away with all it costs. Held: s.mu.

@@ -37,7 +37,7 @@ func defaultFirewall(v *vpc) []firewallRule {
 	whole := []tagged{{"vpc", v.name}}
 	rule := func(name, description string, filters firewallFilters) firewallRule {
 		return firewallRule{
-			meta: newMeta(v.clock, v.id, name, description), status: "enabled", direction: "inbound", action: "allow",
+			meta: newMeta(v.rack, v.id, name, description), status: "enabled", direction: "inbound", action: "allow",
 			priority: 65534, targets: whole, filters: filters,
 		}
 	}

@@ -47,7 +47,7 @@ func (s *Server) firewallUpdate(c *call) (answer, error) {
 		}
 
 		named[rules[n].name] = true
-		rules[n].meta = newMeta(s.clock, v.id, rules[n].name, rules[n].description)
+		rules[n].meta = newMeta(s, v.id, rules[n].name, rules[n].description)
 	}
 
 	slices.SortFunc(rules, func(a, b firewallRule) int { return strings.Compare(a.name, b.name) })

@@ -96,7 +96,7 @@ func (s *Server) floatingCreate(c *call) (answer, error) {
 		return answer{}, err
 	}
 
-	f := &floatingIP{meta: newMeta(s.clock, p.id, name, description), pool: from, addr: a}
+	f := &floatingIP{meta: newMeta(s, p.id, name, description), pool: from, addr: a}
 	if err := s.floating.add(f); err != nil {
 		from.giveWhole(a)
 

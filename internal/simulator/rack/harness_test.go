@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -65,6 +66,15 @@ func newRig(t *testing.T, change ...func(*Config)) *rig {
 // newRigOf serves a rack; the caller ends it.
 func newRigOf(t *testing.T, s *Server) *rig {
 	t.Helper()
+
+	tables := documented(t)
+	s.mu.Lock()
+	s.moved = func(kind, from, to string) {
+		if !slices.Contains(tables[kind], [2]string{from, to}) {
+			t.Errorf("a step of a %s from %s to %s is not in the package comment", kind, from, to)
+		}
+	}
+	s.mu.Unlock()
 
 	srv := httptest.NewServer(s)
 	tr := &http.Transport{}

@@ -153,7 +153,7 @@ func (s *Server) imageCreate(c *call) (answer, error) {
 	}
 
 	m := &image{
-		meta: newMeta(s.clock, scope, spec.name, spec.description), os: spec.os, version: spec.version,
+		meta: newMeta(s, scope, spec.name, spec.description), os: spec.os, version: spec.version,
 		size: snap.size, blockSize: snap.blockSize, layer: snap.layer,
 	}
 

@@ -20,8 +20,9 @@ func (c *call) importDisk() (*disk, error) {
 }
 
 func (d *disk) become(st diskState) {
+	d.moves(kindDisk, string(d.state), string(st))
 	d.state = st
-	d.modified = d.clock.Now().UTC()
+	d.modified = d.now()
 }
 
 func (s *Server) bulkWriteStart(c *call) (answer, error) {

@@ -33,7 +33,7 @@ func TestPagesFollowTheIndexes(t *testing.T) {
 				must(0, things.moveTo(living[rng.IntN(len(living))], string("ab"[rng.IntN(2)])))(t)
 			}
 		default:
-			u := &user{meta: newMeta(systemClock{}, string("ab"[rng.IntN(2)]), fmt.Sprintf("u%d", rng.IntN(1<<30)), "")}
+			u := &user{meta: newMeta(clocked, string("ab"[rng.IntN(2)]), fmt.Sprintf("u%d", rng.IntN(1<<30)), "")}
 			must(0, things.add(u))(t)
 
 			living = append(living, u)
@@ -92,14 +92,14 @@ func walk(things *table[*user], scope string, sort sortMode, key func(*user) str
 // A name that is taken stays with its holder.
 func TestTakenNames(t *testing.T) {
 	things := newTable[*user]("thing")
-	a, b := &user{meta: newMeta(systemClock{}, "s", "a", "")}, &user{meta: newMeta(systemClock{}, "s", "b", "")}
+	a, b := &user{meta: newMeta(clocked, "s", "a", "")}, &user{meta: newMeta(clocked, "s", "b", "")}
 
 	for _, u := range []*user{a, b} {
 		must(0, things.add(u))(t)
 	}
 
 	for what, err := range map[string]error{
-		"add":    things.add(&user{meta: newMeta(systemClock{}, "s", "a", "")}),
+		"add":    things.add(&user{meta: newMeta(clocked, "s", "a", "")}),
 		"rename": things.rename(b, "a"),
 	} {
 		if err == nil || !strings.Contains(err.Error(), "already exists") {
@@ -116,3 +116,6 @@ func TestTakenNames(t *testing.T) {
 		t.Error("removing an object that was gone took another's name")
 	}
 }
+
+// clocked is a rack that has nothing but the time.
+var clocked = &Server{clock: systemClock{}}

@@ -71,12 +71,13 @@ type instance struct {
 }
 
 func (i *instance) become(st runState) {
+	i.moves(kindInstance, string(i.state), string(st))
 	i.state = st
-	i.stateTime = i.clock.Now().UTC()
+	i.stateTime = i.now()
 	i.gen++
 }
 
-func (i *instance) touch() { i.modified = i.clock.Now().UTC() }
+func (i *instance) touch() { i.modified = i.now() }
 
 type instanceView struct {
 	identity

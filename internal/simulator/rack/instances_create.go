@@ -86,7 +86,7 @@ func (cr *creation) pass() error {
 func (cr *creation) record() error {
 	spec := cr.spec
 	cr.i = &instance{
-		meta:  newMeta(cr.s.clock, cr.p.id, spec.name, spec.description),
+		meta:  newMeta(cr.s, cr.p.id, spec.name, spec.description),
 		ncpus: spec.ncpus, memory: spec.memory, hostname: spec.hostname, userData: spec.userData,
 		policy: spec.policy, platform: spec.platform, jumbo: spec.jumbo,
 		state: stateCreating, stateTime: cr.s.clock.Now().UTC(), intent: intentStopped,

@@ -88,7 +88,7 @@ func (s *Server) addNIC(i *instance, spec nicSpec) (*nic, error) {
 	}
 
 	n := &nic{
-		meta: newMeta(s.clock, i.id, spec.name, spec.description), vpcID: v.id, subnet: sub, mac: mac,
+		meta: newMeta(s, i.id, spec.name, spec.description), vpcID: v.id, subnet: sub, mac: mac,
 		primary: len(i.nics) == 0, transit4: spec.transit4, transit6: spec.transit6,
 	}
 

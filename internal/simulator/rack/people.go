@@ -35,14 +35,14 @@ func (s *Server) viewSiloGroup(g *siloGroup) any { return s.viewPerson(&g.meta) 
 func (s *Server) knowUser(t *Token) {
 	u := s.users[t.User]
 	if u == nil {
-		u = &user{meta: newMeta(s.clock, "", t.User, "")}
+		u = &user{meta: newMeta(s, "", t.User, "")}
 		s.users[t.User] = u
 	}
 
 	for _, name := range t.Groups {
 		g := s.siloGroups[name]
 		if g == nil {
-			g = &siloGroup{newMeta(s.clock, "", name, "")}
+			g = &siloGroup{newMeta(s, "", name, "")}
 			s.siloGroups[name] = g
 		}
 

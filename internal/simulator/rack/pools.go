@@ -34,7 +34,7 @@ func viewPool(p *pool) any { return poolView{p.identity(), p.version, "unicast",
 
 func (s *Server) addPool(cfg Pool) error {
 	p := &pool{
-		meta: newMeta(s.clock, "", cfg.Name, "external addresses"), version: cfg.IPVersion, isDefault: cfg.Default,
+		meta: newMeta(s, "", cfg.Name, "external addresses"), version: cfg.IPVersion, isDefault: cfg.Default,
 		whole: map[netip.Addr]bool{}, shared: map[netip.Addr]*[snatPerAddr]bool{},
 	}
 

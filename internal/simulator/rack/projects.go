@@ -34,7 +34,7 @@ func (s *Server) addProject(name, description string) (*project, error) {
 		return nil, err
 	}
 
-	p := &project{newMeta(s.clock, "", name, description), name}
+	p := &project{newMeta(s, "", name, description), name}
 	if err := s.projects.add(p); err != nil {
 		return nil, err
 	}

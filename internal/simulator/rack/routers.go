@@ -39,14 +39,14 @@ func viewRoute(r *vpcRoute) any {
 
 // addSystemRouter gives a new VPC its router, with a way out for each version.
 func (s *Server) addSystemRouter(v *vpc) error {
-	v.router = &router{newMeta(s.clock, v.id, "system", "routes are added to this router as subnets come and go")}
+	v.router = &router{newMeta(s, v.id, "system", "routes are added to this router as subnets come and go")}
 	if err := s.routers.add(v.router); err != nil {
 		return err
 	}
 
 	for name, network := range map[string]string{"default-v4": "0.0.0.0/0", "default-v6": "::/0"} {
 		if err := s.vpcRoutes.add(&vpcRoute{
-			newMeta(s.clock, v.router.id, name, "the default route of the VPC"), "default",
+			newMeta(s, v.router.id, name, "the default route of the VPC"), "default",
 			tagged{"ip_net", network}, tagged{"internet_gateway", defaultName},
 		}); err != nil {
 			return err
@@ -59,7 +59,7 @@ func (s *Server) addSystemRouter(v *vpc) error {
 // addSubnetRoute makes a new subnet known to the system router.
 func (s *Server) addSubnetRoute(v *vpc, n *subnet) error {
 	to := tagged{"subnet", n.name}
-	n.route = &vpcRoute{newMeta(s.clock, v.router.id, n.name, "route to the subnet of this name"), "vpc_subnet", to, to}
+	n.route = &vpcRoute{newMeta(s, v.router.id, n.name, "route to the subnet of this name"), "vpc_subnet", to, to}
 
 	return s.vpcRoutes.add(n.route)
 }

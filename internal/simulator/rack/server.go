@@ -34,6 +34,10 @@ type Server struct {
 	// sleep is the clock's.
 	sleep func(ctx context.Context, d time.Duration) bool
 
+	// moved, if not nil, is told each step of a disk, snapshot or instance from
+	// one state to another, with mu held.
+	moved func(kind, from, to string)
+
 	calls   *callLog
 	faults  *faultSet
 	checker *conform.Checker // nil without an API document

@@ -33,7 +33,7 @@ func (s *Server) newSnapshot(d *disk, name, description string) (*snapshot, erro
 	}
 
 	x := &snapshot{
-		meta: newMeta(s.clock, d.scope, name, description), diskID: d.id, size: d.size, blockSize: d.blockSize,
+		meta: newMeta(s, d.scope, name, description), diskID: d.id, size: d.size, blockSize: d.blockSize,
 		state: snapshotCreating, layer: d.content.freeze(),
 	}
 
@@ -52,8 +52,9 @@ func (s *Server) newSnapshot(d *disk, name, description string) (*snapshot, erro
 }
 
 func (x *snapshot) ready() {
+	x.moves(kindSnapshot, x.state, snapshotReady)
 	x.state = snapshotReady
-	x.modified = x.clock.Now().UTC()
+	x.modified = x.now()
 }
 
 func (s *Server) snapshotCreate(c *call) (answer, error) {

@@ -39,7 +39,7 @@ func (s *Server) addSSHKey(u *user, name, description, public string) (*sshKey, 
 		return nil, err
 	}
 
-	k := &sshKey{newMeta(s.clock, u.id, name, description), public}
+	k := &sshKey{newMeta(s, u.id, name, description), public}
 
 	return k, s.keys.add(k)
 }

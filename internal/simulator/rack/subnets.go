@@ -142,7 +142,7 @@ func (s *Server) subnetCreate(c *call) (answer, error) {
 		v6 = s.nextIPv6(v)
 	}
 
-	n := &subnet{meta: newMeta(s.clock, v.id, name, description), v4: v4, v6: v6}
+	n := &subnet{meta: newMeta(s, v.id, name, description), v4: v4, v6: v6}
 	if err := s.addSubnet(v, n); err != nil {
 		return answer{}, err
 	}

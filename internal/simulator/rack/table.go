@@ -12,17 +12,27 @@ import (
 type meta struct {
 	id, name, description, scope string
 	created, modified            time.Time
-	clock                        Clock // the rack's, by which it changes
+	rack                         *Server
+}
+
+// now is the time by which it changes.
+func (m *meta) now() time.Time { return m.rack.clock.Now().UTC() }
+
+// moves tells whoever watches that an object goes from one state to another.
+func (m *meta) moves(kind, from, to string) {
+	if m.rack.moved != nil && from != to {
+		m.rack.moved(kind, from, to)
+	}
 }
 
 func (m *meta) head() *meta { return m }
 
-func newMeta(clock Clock, scope, name, description string) meta {
-	now := clock.Now().UTC()
+func newMeta(s *Server, scope, name, description string) meta {
+	now := s.clock.Now().UTC()
 
 	return meta{
 		id: uuid.NewString(), name: name, description: description, scope: scope,
-		created: now, modified: now, clock: clock,
+		created: now, modified: now, rack: s,
 	}
 }
 
@@ -128,7 +138,7 @@ func (t *table[T]) change(x T, scope, name string) error {
 
 	t.leave(x)
 	m.scope, m.name = scope, name
-	m.modified = m.clock.Now().UTC()
+	m.modified = m.now()
 	t.enter(x)
 
 	return nil

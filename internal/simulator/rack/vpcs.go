@@ -58,19 +58,19 @@ func (s *Server) addVPC(v *vpc) error {
 
 	v.firewall = defaultFirewall(v)
 
-	if err := s.gateways.add(&gateway{newMeta(s.clock, v.id, defaultName, "Default internet gateway")}); err != nil {
+	if err := s.gateways.add(&gateway{newMeta(s, v.id, defaultName, "Default internet gateway")}); err != nil {
 		return err
 	}
 
 	return s.addSubnet(v, &subnet{
-		meta: newMeta(s.clock, v.id, defaultName, "The default subnet for "+v.name),
+		meta: newMeta(s, v.id, defaultName, "The default subnet for "+v.name),
 		v4:   netip.MustParsePrefix(defaultIPv4), v6: netip.PrefixFrom(v.prefix.Addr(), 64),
 	})
 }
 
 // addDefaultVPC gives a new project VPC and subnet `default`.
 func (s *Server) addDefaultVPC(p *project) error {
-	return s.addVPC(&vpc{meta: newMeta(s.clock, p.id, defaultName, "Default VPC"), dnsName: defaultName})
+	return s.addVPC(&vpc{meta: newMeta(s, p.id, defaultName, "Default VPC"), dnsName: defaultName})
 }
 
 func (s *Server) vpcCreate(c *call) (answer, error) {
@@ -98,7 +98,7 @@ func (s *Server) vpcCreate(c *call) (answer, error) {
 		return answer{}, invalidRequest("VPC IPv6 address prefixes must be unique local networks of 48 bits, within fd00::/8")
 	}
 
-	v.meta = newMeta(s.clock, p.id, name, description)
+	v.meta = newMeta(s, p.id, name, description)
 	if err := s.addVPC(v); err != nil {
 		return answer{}, err
 	}
