@@ -95,7 +95,8 @@ func (s *Server) wipeInstance(i *instance) {
 
 	s.dropInstance(i)
 	i.intent = intentDestroyed
-	i.become(stateStopped) // voids what was due
+	i.state = stateStopped // nobody sees it any more: no step, but what was due is void
+	i.gen++
 }
 
 // wipeProject takes a project away with all that was in it. Held: s.mu.

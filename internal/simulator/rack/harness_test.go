@@ -71,7 +71,7 @@ func newRigOf(t *testing.T, s *Server) *rig {
 	s.mu.Lock()
 	s.moved = func(kind, from, to string) {
 		if !slices.Contains(tables[kind], [2]string{from, to}) {
-			t.Errorf("a step of a %s from %s to %s is not in the package comment", kind, from, to)
+			t.Errorf("a step of %s from %s to %s is not in the package comment", kind, from, to)
 		}
 	}
 	s.mu.Unlock()

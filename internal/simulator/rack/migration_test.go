@@ -148,6 +148,8 @@ func TestGuestReboot(t *testing.T) {
 	must(0, r.startInstance(i.Id))(t)
 	eventually(t, "guest up", func() bool { return g.running.Load() == 1 })
 
+	id := r.fault(Fault{Condition: ConditionStuck, Kind: kindInstance, State: "rebooting"})
+
 	if status, e, _ := r.raw("POST", "/simulator/instances/"+i.Id+"/reboot", ""); status != 204 {
 		t.Fatalf("%d %+v", status, e)
 	}
@@ -156,6 +158,7 @@ func TestGuestReboot(t *testing.T) {
 		t.Errorf("it is %s", st)
 	}
 
+	r.RemoveFault(id)
 	eventually(t, "guest up again", func() bool { return g.boots.Load() == 2 && g.running.Load() == 1 })
 
 	if in := r.inspect(i.Id); in.Intent != string(intentRunning) {
