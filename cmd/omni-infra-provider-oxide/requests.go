@@ -141,6 +141,14 @@ func tellRemains(w io.Writer, r *provider.Remains) {
 	for _, d := range r.Disks {
 		line("  disk %s", named(d))
 	}
+
+	for _, a := range r.Addresses {
+		line("  floating address %s", named(a))
+	}
+
+	for _, a := range r.Listed {
+		line("  attached to the instance: floating address %s, which is not removed", named(a))
+	}
 }
 
 func named(n provider.Named) string {

@@ -39,23 +39,26 @@ func (m *Machines) bygone(t time.Time) time.Time {
 
 // stamp remembers that an attempt was handed out to be stored, and until when a
 // call of those before it may have left.
-func (m *Machines) stamp(requestID string, unsure time.Time) {
+func (m *Machines) stamp(requestID string, unsure time.Time) { m.stampAs(requestID, requestID, unsure) }
+
+// stampAs is stamp for an attempt of a request that is not at its instance.
+func (m *Machines) stampAs(key, requestID string, unsure time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 
-	m.stamped[requestID] = m.now()
+	m.stamped[key] = m.now()
 
 	if !unsure.IsZero() {
 		m.gaveUp[requestID] = later(m.gaveUp[requestID], unsure)
 	}
 }
 
-// fresh says that the request's attempt is this process's, and young.
-func (m *Machines) fresh(requestID string) bool {
+// fresh says that an attempt is this process's, and young.
+func (m *Machines) fresh(key string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 
-	at, ours := m.stamped[requestID]
+	at, ours := m.stamped[key]
 
 	return ours && m.now().Sub(at) <= freshAttempt
 }

@@ -45,12 +45,8 @@ func (m *Machines) Create(ctx context.Context, spec *specs.InstanceSpec, userDat
 	}
 
 	attempt := spec.GetCreate()
-	if attempt == nil {
-		return m.stampAttempt(spec)
-	}
-
-	if attempt.GetFailed() {
-		return m.createAgain(spec)
+	if attempt == nil || attempt.GetFailed() {
+		return m.beginAttempt(ctx, spec)
 	}
 
 	adopted, err := m.adopt(ctx, spec)
@@ -61,19 +57,45 @@ func (m *Machines) Create(ctx context.Context, spec *specs.InstanceSpec, userDat
 	return m.create(ctx, spec, userData)
 }
 
-// createAgain begins a new attempt after one that is known to have left nothing,
-// when its time has come: whatever wakes the request earlier costs no call.
-func (m *Machines) createAgain(spec *specs.InstanceSpec) error {
-	attempt := spec.GetCreate()
+// beginAttempt begins an attempt, the first one or one after another that is known
+// to have left nothing, when its time has come: whatever wakes the request earlier
+// costs no call.
+func (m *Machines) beginAttempt(ctx context.Context, spec *specs.InstanceSpec) error {
+	if attempt := spec.GetCreate(); attempt != nil {
+		switch left := m.failedFor(attempt); {
+		case left > 0 && attempt.GetMend():
+			return mend(nil, creating+"%s", attempt.GetLastError())
+		case left > 0:
+			return waitFor(left, creating+"%s", attempt.GetLastError())
+		}
 
-	switch left := m.left(attempt, pause(attempt.GetCount())); {
-	case attempt.GetMend() && m.left(attempt, mendInterval) > 0:
-		return mend(nil, creating+"%s", attempt.GetLastError())
-	case !attempt.GetMend() && left > 0:
-		return waitFor(left, creating+"%s", attempt.GetLastError())
+		if err := m.recheckAddresses(ctx, spec); err != nil {
+			return err
+		}
+	}
+
+	if err := m.addresses(ctx, spec); err != nil {
+		return err
 	}
 
 	return m.stampAttempt(spec)
+}
+
+// failedFor is how long an attempt that has failed is still to be left alone.
+func (m *Machines) failedFor(attempt *specs.Attempt) time.Duration {
+	if attempt.GetMend() {
+		return m.left(attempt, mendInterval)
+	}
+
+	return m.left(attempt, pause(attempt.GetCount()))
+}
+
+// CreateDue says whether the next call of Create begins an attempt: nothing is
+// under way, and what the last one failed with has had its time.
+func (m *Machines) CreateDue(spec *specs.InstanceSpec) bool {
+	attempt := spec.GetCreate()
+
+	return spec.GetInstanceId() == "" && (attempt == nil || attempt.GetFailed() && m.failedFor(attempt) <= 0)
 }
 
 // stampAttempt stores that a create is about to be made, once a place for it is
@@ -109,25 +131,53 @@ func (m *Machines) stampAttempt(spec *specs.InstanceSpec) error {
 func (m *Machines) unsure(spec *specs.InstanceSpec) time.Time {
 	m.mu.Lock()
 	latest := m.gaveUp[spec.GetPlan().GetRequestId()]
-	stamped, ours := m.stamped[spec.GetPlan().GetRequestId()]
 	m.mu.Unlock()
 
 	if u := spec.GetUnsureCreate(); u != nil {
 		latest = later(latest, m.bygone(u.AsTime()))
 	}
 
-	// Of an attempt that is open nobody knows whether its call went out: it may
-	// have, until the attempt was too old for it, and may have been waited for
-	// until the process ended that made it.
-	switch a := spec.GetCreate(); {
-	case a == nil || a.GetFailed() || spec.GetInstanceId() != "":
-	case ours:
-		latest = later(latest, stamped.Add(freshAttempt))
-	default:
-		latest = later(latest, m.bygone(a.GetAt().AsTime().Add(freshAttempt+sagaTime)))
+	if spec.GetInstanceId() == "" {
+		latest = later(latest, m.openUntil(spec.GetPlan().GetRequestId(), spec.GetCreate()))
+	}
+
+	for _, r := range spec.GetFloatingIps() {
+		if r.GetId() == "" {
+			latest = later(latest, m.openUntil(addressKey(spec, r), r.GetCreate()))
+		}
 	}
 
 	return latest
+}
+
+// openUntil is when the call of an open attempt may have left us at the latest;
+// zero for one with a known outcome. Of an open one nobody knows whether its call
+// went out: it may have, until the attempt was too old for it, and may have been
+// waited for until the process ended that made it.
+func (m *Machines) openUntil(key string, a *specs.Attempt) time.Time {
+	if a == nil || a.GetFailed() {
+		return time.Time{}
+	}
+
+	m.mu.Lock()
+	stamped, ours := m.stamped[key]
+	m.mu.Unlock()
+
+	if ours {
+		return stamped.Add(freshAttempt)
+	}
+
+	return m.bygone(a.GetAt().AsTime().Add(freshAttempt + sagaTime))
+}
+
+// gaveUpNow notes that a call was given up without an answer. The rack may have
+// taken it up only now.
+func (m *Machines) gaveUpNow(spec *specs.InstanceSpec) {
+	spec.UnsureCreate = timestamppb.New(m.now())
+
+	m.mu.Lock()
+	m.gaveUp[spec.GetPlan().GetRequestId()] = m.now()
+	m.mu.Unlock()
 }
 
 func later(a, b time.Time) time.Time {
@@ -223,12 +273,7 @@ func (m *Machines) createFailed(ctx context.Context, spec *specs.InstanceSpec, e
 	attempt.LastError = rack.Reason(err)
 
 	if class.Unsure() {
-		// The rack may have taken the call up only now, when it was given up.
-		spec.UnsureCreate = timestamppb.New(m.now())
-
-		m.mu.Lock()
-		m.gaveUp[plan.GetRequestId()] = m.now()
-		m.mu.Unlock()
+		m.gaveUpNow(spec)
 
 		return &Wait{
 			Reason: creating + "no sure answer, looking: " + attempt.GetLastError(),
@@ -251,7 +296,7 @@ func (m *Machines) createFailed(ctx context.Context, spec *specs.InstanceSpec, e
 		attempt.Failed, spec.SetGroupId = true, ""
 
 		return &Wait{Reason: creating + attempt.GetLastError(), After: pause(attempt.GetCount()), Cause: err}
-	case class.Passing():
+	case class.Passing(), addressRefused(plan, err):
 		attempt.Failed = true
 
 		return &Wait{Reason: creating + attempt.GetLastError(), After: pause(attempt.GetCount()), Cause: err}

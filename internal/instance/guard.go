@@ -11,7 +11,7 @@ import (
 type Act struct {
 	// Verb is "stop" or "delete".
 	Verb string
-	// Kind is naming.KindInstance, or naming.KindBoot for any disk.
+	// Kind is naming.KindInstance, naming.KindIP, or naming.KindBoot for any disk.
 	Kind     naming.Kind
 	ID, Name string
 }

@@ -19,6 +19,9 @@
 // The anti-affinity group of the machine's set is there before the first attempt
 // (setgroup.go).
 //
+// The floating addresses that are made for an instance come before it, in the same
+// way, one after another.
+//
 // Start:
 //
 //	stopped, failed ─ start ─> starting ─> running: done
@@ -27,9 +30,9 @@
 //
 // Remove:
 //
-//	running, starting … ─ stop ─> stopping ─> stopped, failed ─ delete ─> disks ─ delete ─> done
+//	running, starting … ─ stop ─> stopping ─> stopped, failed ─ delete ─> disks ─ delete ─> addresses ─ delete ─> done
 //	     └─ stop again when it had no effect
-//	absent ─ proof by a complete list ─> disks ─> done, but not before an unsure create has settled
+//	absent ─ proof by a complete list ─> disks ─> addresses ─> done, but not before an unsure create has settled
 package instance
 
 import (
@@ -59,6 +62,7 @@ type Rack interface {
 	ListProjects(ctx context.Context) ([]oxide.Project, error)
 	ViewAntiAffinityGroup(ctx context.Context, projectID, nameOrID string) (*oxide.AntiAffinityGroup, error)
 	CreateAntiAffinityGroup(ctx context.Context, projectID string, g oxide.AntiAffinityGroupCreate) (*oxide.AntiAffinityGroup, error)
+	FloatingIPs
 }
 
 // Config says whose instances these are, and the limits.
@@ -113,7 +117,8 @@ type memory struct {
 	// gaveUp is when this process last gave up a create without an answer. It is
 	// stored too, unless the link to Omni ended with the call.
 	gaveUp map[string]time.Time
-	// stamped is when this process last began an attempt to create.
+	// stamped is when this process last began an attempt to create, by request, and
+	// by addressKey.
 	stamped map[string]time.Time
 	// lines are where requests wait for a turn, by the key of their places.
 	lines map[string]line

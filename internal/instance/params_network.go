@@ -14,6 +14,7 @@ const (
 	ipv6      = "v6"
 	dualStack = "dual_stack"
 	ephemeral = "ephemeral"
+	floating  = "floating"
 )
 
 // ipStack asks for the private addresses of an interface, fixed or the rack's

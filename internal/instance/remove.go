@@ -16,8 +16,9 @@ import (
 // some and loses them.
 const stopAgain = 30 * time.Second
 
-// Remove takes down the instance of the spec and its disks. It returns nil only
-// when nothing of them is left and nothing can still come.
+// Remove takes down the instance of the spec, its disks and the floating addresses
+// that were made for it. It returns nil only when nothing of them is left and
+// nothing can still come.
 //
 // It changes nothing in the spec: Omni does not store what a teardown changes.
 func (m *Machines) Remove(ctx context.Context, spec *specs.InstanceSpec) error {
@@ -54,14 +55,22 @@ type target struct {
 	instanceID string
 	// sure says that no other can have been made.
 	sure bool
+	// addresses says that floating addresses may have been made.
+	addresses bool
 }
 
 func targetOf(spec *specs.InstanceSpec) target {
-	return target{plan: spec.GetPlan(), key: naming.RequestKey(spec.GetPlan().GetRequestId()), instanceID: spec.GetInstanceId()}
+	plan := spec.GetPlan()
+
+	return target{
+		plan: plan, key: naming.RequestKey(plan.GetRequestId()), instanceID: spec.GetInstanceId(),
+		// Without a name there is no plan, only marks to go by.
+		addresses: plan.GetInstanceName() == "" || makesAddresses(plan) || len(spec.GetFloatingIps()) > 0,
+	}
 }
 
-// removeAll takes the next step with the instances and then with the disks, and
-// returns nil when there is none left.
+// removeAll takes the next step with the instances, then with the disks and then
+// with the addresses, and returns nil when there is none left.
 func (m *Machines) removeAll(ctx context.Context, t target) error {
 	// Who waits for a turn need not look at the rack each time it asks for it.
 	if w := m.stillInLine(t.key); w != nil {
@@ -79,8 +88,16 @@ func (m *Machines) removeAll(ctx context.Context, t target) error {
 		return left
 	}
 
-	return m.removeDisks(ctx, t)
+	if err := m.removeDisks(ctx, t); err != nil {
+		return err
+	}
+
+	return m.removeAddresses(ctx, t)
 }
+
+// Settled answers a wait while a create without an answer may still be carried out
+// by the rack.
+func (m *Machines) Settled(spec *specs.InstanceSpec) error { return m.settled(spec, m.now()) }
 
 // settled holds the end of a teardown back while a create without an answer may
 // still be carried out by the rack.

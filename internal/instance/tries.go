@@ -3,6 +3,7 @@ package instance
 import (
 	"context"
 	"maps"
+	"strings"
 	"time"
 
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/naming"
@@ -132,7 +133,7 @@ func (m *Machines) leave(requestID, instanceID string) {
 	delete(m.tries, instanceID)
 	delete(m.gone, instanceID)
 	delete(m.gaveUp, requestID)
-	delete(m.stamped, requestID)
+	maps.DeleteFunc(m.stamped, func(key string, _ time.Time) bool { return key == requestID || strings.HasPrefix(key, requestID+"/") })
 	delete(m.lines, naming.RequestKey(requestID))
 	delete(m.lines, requestID)
 }

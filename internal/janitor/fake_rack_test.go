@@ -385,6 +385,14 @@ func (r *fakeRack) CreateAntiAffinityGroup(context.Context, string, oxide.AntiAf
 	return nil, r.never("create a group")
 }
 
+func (r *fakeRack) ViewFloatingIPByName(context.Context, string, string) (*oxide.FloatingIp, error) {
+	return nil, r.never("look for a floating address")
+}
+
+func (r *fakeRack) CreateFloatingIP(context.Context, string, oxide.FloatingIpCreate) (*oxide.FloatingIp, error) {
+	return nil, r.never("make a floating address")
+}
+
 func (r *fakeRack) StartInstance(context.Context, string) error { return r.never("start an instance") }
 
 func (r *fakeRack) ViewInstanceByName(context.Context, string, string) (*oxide.Instance, error) {

@@ -49,6 +49,7 @@ func interfaceFields() []field {
 			otherwise: "the rack chooses",
 			entry:     &field{kind: kindText, form: addressForm, title: "Address", help: "IPv4 or IPv6 address"},
 			example:   "[172.30.0.20, 172.30.0.21]",
+			note:      "An address that somebody else has is passed over; a machine waits while none of them is free.",
 		},
 		{
 			key: "transit_ips", title: "Transit networks", kind: kindList, max: maxTransit,
@@ -80,7 +81,8 @@ func externalFields() []field {
 			help:    "Names or IDs of floating addresses of the project that the class's machines share, each machine one",
 			entry:   &field{kind: kindText, form: nameOrIDForm, title: "Floating address", help: "Name or ID of a floating address"},
 			example: "[gateway-0, gateway-1]",
-			note:    "They are only attached and detached, never removed.",
+			note: "They are only attached and detached, never removed. One that is attached elsewhere is passed over; " +
+				"a machine waits while none of them is free.",
 		},
 	}
 }

@@ -9,11 +9,9 @@ type pendingField struct {
 
 // notYet are the fields that the daemon does not carry out yet. A class that
 // uses one is refused: nobody gets a machine that is not what was asked for.
-// Take a line out when the field is carried out; nothing else names them.
-var notYet = []pendingField{
-	{"network_interfaces[].addresses", anyNIC(func(n NIC) bool { return len(n.Addresses) > 0 })},
-	{"external_ips", func(c Class) bool { return len(c.ExternalIPs) > 0 }},
-}
+// A line here is all that it takes, and goes when the field is carried out. There
+// is none at present.
+var notYet []pendingField
 
 // pendingText is said of them wherever users read about fields.
 const pendingText = "Not supported by this version yet."
@@ -36,18 +34,6 @@ func markPending(prefix string, known []field) []field {
 	}
 
 	return known
-}
-
-func anyNIC(used func(NIC) bool) func(Class) bool {
-	return func(c Class) bool {
-		for _, n := range c.NICs {
-			if used(n) {
-				return true
-			}
-		}
-
-		return false
-	}
 }
 
 // NotYet returns the error, of type Mistakes, for a class that asks for what

@@ -53,6 +53,12 @@ func TestGolden(t *testing.T) {
 		fmt.Fprintf(&b, "mark %s\n", m)
 	}
 
+	for _, id := range []string{"talos-workers-b2x4z9", "Prod.EU_Workers-bbbbbb", strings.Repeat("long-", 20) + "bbbbbb"} {
+		for _, index := range []int{0, 31} {
+			fmt.Fprintf(&b, "floating address %d of %s\n  name     %s\n", index, id, naming.FloatingIP(index, id))
+		}
+	}
+
 	const file = "testdata/golden.txt"
 
 	if *update {

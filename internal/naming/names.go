@@ -82,6 +82,16 @@ func SetGroup(owner, provider, set, policy string, number uint32) string {
 	return readable(set, "s", maxName-len(suffix)) + suffix
 }
 
+// FloatingIP returns the name of the floating address that is made for the
+// entry with the index, from 0, of a machine request's external addresses:
+// "ip<index>-<10 base32 characters of the hash>-<readable cut of the ID>".
+func FloatingIP(index int, requestID string) string {
+	role := "ip" + strconv.Itoa(index)
+	head := role + "-" + hashed(diskHash, "floating address", role, requestID) + "-"
+
+	return head + readable(requestID, "m", maxName-len(head))
+}
+
 // readable cuts s down to at most limit characters that may begin a name. It
 // says something to people and guarantees nothing: distinct strings may give
 // the same cut. When no letter comes first, the prefix does.

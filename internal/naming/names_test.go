@@ -47,6 +47,7 @@ func TestNamesAreLegalAndStable(t *testing.T) {
 		instance, disk := naming.Instance(id), naming.Disk(role, id)
 		checkLegal(t, instance)
 		checkLegal(t, disk)
+		checkLegal(t, naming.FloatingIP(rapid.IntRange(0, 31).Draw(t, "index"), id))
 
 		if naming.Instance(id) != instance || naming.Disk(role, id) != disk {
 			t.Fatalf("names of %q vary", id)
@@ -76,6 +77,10 @@ func TestDistinctRequestsHaveDistinctNames(t *testing.T) {
 
 		if naming.Instance(a) == naming.Instance(b) {
 			t.Fatalf("instances of %q and %q are both %q", a, b, naming.Instance(a))
+		}
+
+		if naming.FloatingIP(0, a) == naming.FloatingIP(0, b) || naming.FloatingIP(0, a) == naming.FloatingIP(1, a) {
+			t.Fatalf("floating addresses of %q and %q share a name", a, b)
 		}
 
 		serials := map[string]bool{}

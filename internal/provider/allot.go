@@ -12,25 +12,20 @@ import (
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/instance"
 )
 
-// storing is how long a plan that a step has returned is believed to be on its
-// way to Omni, if it is not seen there.
-const storing = 10 * time.Minute
-
 // allotment hands out what machines share, one plan at a time.
+//
+//	step: lock ─ read all plans ─ take ─ note ─ unlock ─> stored by the SDK ─ seen by a later step: no longer noted
 type allotment struct {
 	mu sync.Mutex
 	// given are the plans that the SDK may not have stored yet, by request.
-	given map[string]given
-}
-
-type given struct {
-	plan *specs.Plan
-	at   time.Time
+	given map[string]*specs.Plan
 }
 
 // allot has take put into a plan what it gets of the things that are shared,
 // knowing all other plans. That happens to one plan at a time, and what a plan
-// got is its from then on: the SDK stores it only after the step has returned.
+// got is its from then on: the SDK stores it only after the step has returned. A
+// plan that is given something else has both until that is stored. An error of
+// take means that the plan has what it had before.
 func (p *Provisioner) allot(ctx context.Context, plan *specs.Plan, take func(others []*specs.Plan) error) error {
 	a := &p.allotted
 
@@ -50,10 +45,10 @@ func (p *Provisioner) allot(ctx context.Context, plan *specs.Plan, take func(oth
 	}
 
 	if a.given == nil {
-		a.given = map[string]given{}
+		a.given = map[string]*specs.Plan{}
 	}
 
-	a.given[plan.GetRequestId()] = given{proto.CloneOf(plan), time.Now()}
+	a.given[plan.GetRequestId()] = proto.CloneOf(plan)
 
 	return nil
 }
@@ -69,29 +64,54 @@ func (p *Provisioner) otherPlans(ctx context.Context, requestID string) ([]*spec
 		return nil, &instance.Wait{Reason: "reading the plans of the other machines from Omni", After: spread(5 * time.Second), Cause: err}
 	}
 
-	var plans []*specs.Plan
+	var (
+		plans  []*specs.Plan
+		stored = map[string]*specs.Plan{}
+	)
 
 	for s := range states.All() {
 		plan := s.TypedSpec().Value.GetPlan()
-		if plan == nil {
-			continue
-		}
+		stored[s.Metadata().ID()] = plan
 
-		delete(p.allotted.given, s.Metadata().ID())
-
-		if s.Metadata().ID() != requestID {
+		if plan != nil && s.Metadata().ID() != requestID {
 			plans = append(plans, plan)
 		}
 	}
 
-	for id, g := range p.allotted.given {
+	for id, given := range p.allotted.given {
+		now, there := stored[id]
+
 		switch {
-		case time.Since(g.at) > storing:
+		case !there || sameParts(now, given):
+			// The SDK makes a request's state before its first step, so one without a
+			// state is gone.
 			delete(p.allotted.given, id)
 		case id != requestID:
-			plans = append(plans, g.plan)
+			plans = append(plans, withoutSeen(given, now))
 		}
 	}
 
 	return plans, nil
+}
+
+// sameParts says whether two plans of a request have the same of what is shared.
+func sameParts(a, b *specs.Plan) bool {
+	part := func(p *specs.Plan) *specs.Plan {
+		return &specs.Plan{Nics: p.GetNics(), ExternalIps: p.GetExternalIps(), SetGroup: p.GetSetGroup()}
+	}
+
+	return a != nil && proto.Equal(part(a), part(b))
+}
+
+// withoutSeen is a plan that was given other addresses than are stored. Its place
+// in a group counts once.
+func withoutSeen(given, stored *specs.Plan) *specs.Plan {
+	if stored == nil {
+		return given
+	}
+
+	given = proto.CloneOf(given)
+	given.SetGroup = nil
+
+	return given
 }

@@ -30,7 +30,9 @@ const (
 )
 
 // onlyTheRackKnows are refusals of classes that no check beforehand can foresee.
-var onlyTheRackKnows = []string{"jumbo frames are not enabled on this rack"}
+var onlyTheRackKnows = []string{
+	"jumbo frames are not enabled on this rack", "its pool is of IP version", "of the primary interface's ip_config",
+}
 
 // anyClass is a class of fields that are near their limits, on both sides, or
 // wrong in other ways. A field joins here when the daemon carries it out.
@@ -54,6 +56,10 @@ func anyClass() *rapid.Generator[string] {
 			return "anti_affinity_groups: [" + strings.Join(groups, ", ") + "]"
 		}),
 		rapid.SampledFrom([]string{"enable_jumbo_frames: false", "enable_jumbo_frames: true", "hostname: platform", "on_stopped: leave"}),
+		rapid.Map(rapid.SliceOfN(rapid.SampledFrom([]string{
+			"{}", "{ip_version: v6}", "{pool: public}", "{pool: six}", "{type: floating}", "{type: floating, ip_version: v6}", "{type: floating, pool: public}",
+			"{type: floating, floating_ips: [gate]}", "{type: floating, floating_ips: [gate-2, gate-3]}", "{floating_ips: [gate]}",
+		}), 0, 33), listed("external_ips")),
 		rapid.SampledFrom([]string{
 			"description: a", "description: " + strings.Repeat("x", 120), "description: " + strings.Repeat("x", 121), "description: 'a [b]'",
 			"hostname: pinned", "topology: {zone: a}", "node_labels: [a=b]", "extensions: [a/b]", "kernel_args: [a]", "kernel_args: ['a b']",
@@ -85,8 +91,13 @@ func anyDisk() *rapid.Generator[string] {
 
 func anyInterface() *rapid.Generator[string] {
 	return rapid.Custom(func(t *rapid.T) string {
-		return fmt.Sprintf("{ip_config: %s, subnet_name: s%d%s}",
-			rapid.SampledFrom([]string{"v4", "v6", "dual_stack"}).Draw(t, "config"), rapid.IntRange(0, classSubnets-1).Draw(t, "subnet"),
+		subnet := rapid.IntRange(0, classSubnets-1).Draw(t, "subnet")
+
+		return fmt.Sprintf("{ip_config: %s, subnet_name: s%d%s%s}",
+			rapid.SampledFrom([]string{"v4", "v6", "dual_stack"}).Draw(t, "config"), subnet,
+			rapid.SampledFrom([]string{
+				"", "", ", addresses: []", fmt.Sprintf(", addresses: [10.%d.0.5]", subnet), fmt.Sprintf(", addresses: [10.%d.3.254, 10.%d.0.9]", subnet, subnet),
+			}).Draw(t, "addresses"),
 			rapid.SampledFrom([]string{
 				"", "", ", transit_ips: []", ", transit_ips: [10.99.0.0/16]", ", transit_ips: ['fd99::/64', 10.99.0.0/16]", ", transit_ips: [10.99.0.1/16]",
 			}).Draw(t, "transit"))
@@ -133,7 +144,7 @@ func TestNoClassThatPassesIsRefusedByTheRack(t *testing.T) {
 		if made < 10 || refused < 10 {
 			t.Errorf("%d classes passed, %d were refused: too few to say anything", passed, refused)
 		}
-	}, func(s *setup) {
+	}, bothVersions, func(s *setup) {
 		s.rack.RackStorage = 1 << 60
 		s.rack.Quota = simrack.Quota{CPUs: 1 << 20, Memory: 1 << 50, Storage: 1 << 55}
 	})
@@ -155,6 +166,10 @@ func (b *bench) furnish() {
 			Body: &oxide.VpcSubnetCreate{Name: oxide.Name(fmt.Sprintf("s%d", i)), Ipv4Block: oxide.Ipv4Net(fmt.Sprintf("10.%d.0.0/22", i))},
 		})
 		b.ok(err)
+	}
+
+	for _, name := range []string{"gate", "gate-2", "gate-3"} {
+		b.floating(name, "public")
 	}
 
 	for i := range classGroups {
@@ -183,7 +198,16 @@ func (b *bench) makeOf(class machineclass.Class, request string) error {
 
 	shape(spec.GetPlan(), class)
 
-	if err := b.work.resolve(b.t.Context(), spec.GetPlan(), class); err != nil {
+	err := b.work.resolve(b.t.Context(), spec.GetPlan(), class)
+	if err == nil {
+		err = b.work.shareOut(b.t.Context(), infra.NewMachineRequest(request), spec.GetPlan(), class)
+	}
+
+	if err != nil && onlyRack(err.Error()) {
+		return nil
+	}
+
+	if err != nil {
 		return err
 	}
 
@@ -221,6 +245,10 @@ func (b *bench) makeOf(class machineclass.Class, request string) error {
 
 	for i := range disks {
 		b.ok(b.rack.DeleteDisk(b.t.Context(), disks[i].Id))
+	}
+
+	for _, f := range spec.GetFloatingIps() {
+		b.ok(b.rack.DeleteFloatingIP(b.t.Context(), f.GetId()))
 	}
 
 	return nil

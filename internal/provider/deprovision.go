@@ -55,6 +55,7 @@ func (p *Provisioner) remove(ctx context.Context, logger *zap.Logger, spec *Inst
 		return err
 	}
 
+	p.refusals.forget(spec.GetPlan().GetRequestId())
 	logger.Info("nothing of the machine is left in the rack", zap.String("oxide.instance.id", spec.GetInstanceId()),
 		zap.String("oxide.project.id", spec.GetPlan().GetProjectId()))
 

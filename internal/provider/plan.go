@@ -96,6 +96,7 @@ func (p *Provisioner) plan(ctx context.Context, logger *zap.Logger, pctx Context
 		return err
 	}
 
+	// Last: what others must not take waits for nothing else.
 	if err := p.shareOut(ctx, request, plan, class); err != nil {
 		return err
 	}
@@ -125,7 +126,18 @@ func (p *Provisioner) shareOut(ctx context.Context, request *infra.MachineReques
 
 	set, _ := request.Metadata().Labels().Get(omni.LabelMachineRequestSet)
 
-	return p.allot(ctx, plan, func(others []*specs.Plan) error { return p.takeSetGroup(plan, class, set, others) })
+	takeAddresses, err := p.addressTaker(ctx, plan, class)
+	if err != nil {
+		return err
+	}
+
+	return p.allot(ctx, plan, func(others []*specs.Plan) error {
+		if err := p.takeSetGroup(plan, class, set, others); err != nil {
+			return err
+		}
+
+		return takeAddresses(others)
+	})
 }
 
 // fitting is as many mistakes of a class as one line holds, and how many more

@@ -52,6 +52,7 @@ type Silo interface {
 	ViewVPC(ctx context.Context, projectID, nameOrID string) (*oxide.Vpc, error)
 	ViewSubnet(ctx context.Context, vpcID, nameOrID string) (*oxide.VpcSubnet, error)
 	ViewAntiAffinityGroup(ctx context.Context, projectID, nameOrID string) (*oxide.AntiAffinityGroup, error)
+	Addresses
 }
 
 // Images hands out images.
@@ -66,6 +67,8 @@ type Machines interface {
 	Start(ctx context.Context, spec *InstanceState) error
 	Forget(ctx context.Context, spec *InstanceState) error
 	Remove(ctx context.Context, spec *InstanceState) error
+	CreateDue(spec *InstanceState) bool
+	Settled(spec *InstanceState) error
 	Ours(description, requestID string) bool
 }
 
@@ -86,6 +89,7 @@ type Provisioner struct {
 	teardowns *teardowns
 	identity  siloIdentity
 	allotted  allotment
+	refusals  refusals
 }
 
 // Context is what the SDK hands to a step.

@@ -34,6 +34,9 @@ type Remains struct {
 	// made. Disks too.
 	Project, Instance Named
 	Disks             []Named
+	// Addresses are the floating addresses that were made for the machine, Listed
+	// those that it has from a list of its class.
+	Addresses, Listed []Named
 	// Stored says that there is a state of this provider or the published one.
 	Stored bool
 }
@@ -128,6 +131,24 @@ func (out *Remains) describe(spec *specs.InstanceSpec) {
 
 	for name, id := range known {
 		out.Disks = append(out.Disks, Named{ID: id, Name: name})
+	}
+
+	out.describeAddresses(spec)
+}
+
+func (out *Remains) describeAddresses(spec *specs.InstanceSpec) {
+	made := map[string]string{}
+	for _, f := range spec.GetFloatingIps() {
+		made[f.GetName()] = f.GetId()
+	}
+
+	for _, e := range spec.GetPlan().GetExternalIps() {
+		switch {
+		case e.GetFloatingIpId() != "":
+			out.Listed = append(out.Listed, Named{ID: e.GetFloatingIpId(), Name: e.GetName()})
+		case e.GetName() != "":
+			out.Addresses = append(out.Addresses, Named{ID: made[e.GetName()], Name: e.GetName()})
+		}
 	}
 }
 

@@ -39,6 +39,10 @@ func (p *Provisioner) resolve(ctx context.Context, plan *specs.Plan, class machi
 			return missing(err, "network_interfaces[%d].subnet_name: VPC %q has no subnet %q", i, vpc.Name, n.SubnetName)
 		}
 
+		if err := checkFixed(i, n, subnet); err != nil {
+			return err
+		}
+
 		plan.Nics = append(plan.Nics, &specs.NicPlan{
 			Name: naming.NIC(i), IpConfig: n.IPConfig,
 			VpcName: string(vpc.Name), VpcId: vpc.Id, SubnetName: string(subnet.Name), SubnetId: subnet.Id,
@@ -55,7 +59,7 @@ func (p *Provisioner) resolve(ctx context.Context, plan *specs.Plan, class machi
 		plan.AntiAffinityGroupIds = append(plan.AntiAffinityGroupIds, group.Id)
 	}
 
-	return nil
+	return p.resolveExternal(ctx, plan, class)
 }
 
 // missing words a look-up that found nothing, and leaves other errors alone.

@@ -91,6 +91,10 @@ func (p *Provisioner) ensureInstance(ctx context.Context, logger *zap.Logger, pc
 		}
 	}
 
+	if err := p.keepAddresses(ctx, logger, pctx); err != nil {
+		return err
+	}
+
 	err := p.Machines.Create(ctx, spec, userData(pctx.ConnectionParams.JoinConfig, spec.GetPlan()))
 
 	if id := spec.GetInstanceId(); id != "" && id != before {
