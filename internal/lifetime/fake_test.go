@@ -23,7 +23,7 @@ const (
 	owner    = "abcdefghijklmnopqrstuvwxyz"
 	provider = "oxide"
 	project  = "p-1"
-	fortnite = 14 * 24 * time.Hour
+	fortnight = 14 * 24 * time.Hour
 )
 
 // world is a rack and an Omni. Nothing here runs side by side.
@@ -183,7 +183,7 @@ func (w *world) start(change ...func(*lifetime.Config)) *lifetime.Lifetime {
 	w.logs = logs
 
 	cfg := lifetime.Config{
-		Rack: w, Omni: w, Images: w, Owner: owner, Provider: provider, Keep: lifetime.Keep{For: fortnite, Silo: true}, Log: zap.New(core),
+		Rack: w, Omni: w, Images: w, Owner: owner, Provider: provider, Keep: lifetime.Keep{For: fortnight, Silo: true}, Log: zap.New(core),
 	}
 	for _, c := range change {
 		c(&cfg)

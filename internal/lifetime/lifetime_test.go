@@ -30,7 +30,7 @@ func TestAnUnusedImageGoesAfterItsTime(t *testing.T) {
 		l := w.start()
 		w.pass(t, l, 30*24*time.Hour)
 		delete(w.disks, "d")
-		w.pass(t, l, fortnite-2*time.Hour)
+		w.pass(t, l, fortnight-2*time.Hour)
 
 		if len(w.deleted) != 0 {
 			t.Fatal("removed too early")
@@ -81,7 +81,7 @@ func TestWhatUsesAnImageKeepsIt(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					w := newWorld()
 					i := w.add(in, "1.13.5")
-					w.uses[i] = lifetime.Use{ImageID: i, ProjectID: in, At: time.Now().Add(-10 * fortnite)}
+					w.uses[i] = lifetime.Use{ImageID: i, ProjectID: in, At: time.Now().Add(-10 * fortnight)}
 					c.use(w, i)
 
 					w.pass(t, w.start(), 5*time.Hour)
@@ -108,9 +108,9 @@ func TestWhatIsKeptAlthoughNothingUsesIt(t *testing.T) {
 		keep lifetime.Keep
 		left string
 	}{
-		"nothing":      {lifetime.Keep{For: fortnite, Silo: true}, "foreign other"},
-		"the silo":     {lifetime.Keep{For: fortnite}, "silo-1 silo-2 silo-3 foreign other"},
-		"two of each":  {lifetime.Keep{For: fortnite, Newest: 2, Silo: true}, "silo-2 silo-3 project-2 project-3 foreign other"},
+		"nothing":      {lifetime.Keep{For: fortnight, Silo: true}, "foreign other"},
+		"the silo":     {lifetime.Keep{For: fortnight}, "silo-1 silo-2 silo-3 foreign other"},
+		"two of each":  {lifetime.Keep{For: fortnight, Newest: 2, Silo: true}, "silo-2 silo-3 project-2 project-3 foreign other"},
 		"for ever":     {lifetime.Keep{For: lifetime.Forever, Silo: true}, "silo-1 silo-2 silo-3 project-1 project-2 project-3 foreign other"},
 		"none of them": {lifetime.Keep{For: 0, Silo: true}, "foreign other"},
 	} {
@@ -133,7 +133,7 @@ func TestWhatIsKeptAlthoughNothingUsesIt(t *testing.T) {
 					[2]string{w.add(project, "1.13.9", func(m *naming.Mark) { m.Owner = naming.NewOwner() }), "foreign"},
 					[2]string{w.add("", "1.13.9", func(m *naming.Mark) { m.Provider = "another" }), "other"})
 
-				w.pass(t, w.start(func(cfg *lifetime.Config) { cfg.Keep = c.keep }), 2*fortnite)
+				w.pass(t, w.start(func(cfg *lifetime.Config) { cfg.Keep = c.keep }), 2*fortnight)
 
 				var left []string
 
@@ -169,7 +169,7 @@ func TestNothingIsConcludedFromAHalfLook(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld()
 				unused, used := w.add(project, "1.13.5"), w.add(project, "1.13.4")
-				w.uses[unused] = lifetime.Use{ImageID: unused, ProjectID: project, At: time.Now().Add(-2 * fortnite)}
+				w.uses[unused] = lifetime.Use{ImageID: unused, ProjectID: project, At: time.Now().Add(-2 * fortnight)}
 				w.uses["i-9"] = lifetime.Use{ImageID: "i-9", ProjectID: "p-2"}
 				w.disks["d"] = oxide.Disk{ProjectId: project, ImageId: used}
 				l := w.start()
@@ -206,7 +206,7 @@ func TestTheLastLookDecides(t *testing.T) {
 		w := newWorld()
 		id := identity("1.13.5")
 		i := w.add(project, "1.13.5")
-		w.uses[i] = lifetime.Use{ImageID: i, ProjectID: project, At: time.Now().Add(-2 * fortnite)}
+		w.uses[i] = lifetime.Use{ImageID: i, ProjectID: project, At: time.Now().Add(-2 * fortnight)}
 
 		l := w.start()
 		w.pass(t, l, time.Hour)
@@ -237,7 +237,7 @@ func TestARefusedRemovalIsToldOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
 		i := w.add("", "1.13.5")
-		w.uses[i] = lifetime.Use{ImageID: i, At: time.Now().Add(-2 * fortnite)}
+		w.uses[i] = lifetime.Use{ImageID: i, At: time.Now().Add(-2 * fortnight)}
 		w.fails["delete"] = forbidden()
 
 		l := w.start()
@@ -264,7 +264,7 @@ func TestADryRunRemovesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
 		w.add(project, "1.13.5")
-		w.pass(t, w.start(func(cfg *lifetime.Config) { cfg.DryRun = true }), 2*fortnite)
+		w.pass(t, w.start(func(cfg *lifetime.Config) { cfg.DryRun = true }), 2*fortnight)
 
 		if told := w.logs.FilterMessageSnippet("would be removed").Len(); len(w.deleted) != 0 || told != 1 || len(w.uses) != 1 {
 			t.Errorf("deleted %v, told %d times, recorded %v", w.deleted, told, w.uses)
@@ -280,10 +280,10 @@ func TestATimeToComeIsTakenForNow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
 		i := w.add(project, "1.13.5")
-		w.uses[i] = lifetime.Use{ImageID: i, ProjectID: project, At: time.Now().Add(100 * fortnite)}
+		w.uses[i] = lifetime.Use{ImageID: i, ProjectID: project, At: time.Now().Add(100 * fortnight)}
 
 		l := w.start()
-		w.pass(t, l, fortnite-time.Hour)
+		w.pass(t, l, fortnight-time.Hour)
 
 		if len(w.deleted) != 0 {
 			t.Error("removed at once")
@@ -329,7 +329,7 @@ func TestTheLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
 		i := w.add(project, "1.13.5")
-		w.uses[i] = lifetime.Use{ImageID: i, ProjectID: project, At: time.Now().Add(-2 * fortnite)}
+		w.uses[i] = lifetime.Use{ImageID: i, ProjectID: project, At: time.Now().Add(-2 * fortnight)}
 		w.fails["uses"] = away()
 		l := w.start()
 
