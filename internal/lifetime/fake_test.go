@@ -20,9 +20,9 @@ import (
 )
 
 const (
-	owner    = "abcdefghijklmnopqrstuvwxyz"
-	provider = "oxide"
-	project  = "p-1"
+	owner     = "abcdefghijklmnopqrstuvwxyz"
+	provider  = "oxide"
+	project   = "p-1"
 	fortnight = 14 * 24 * time.Hour
 )
 
