@@ -54,8 +54,8 @@ type Options struct {
 	// MaxUploads how many are brought at once.
 	ImageScope image.Scope
 	MaxUploads int
-	// KeepImages says for how long unused images of ours are kept; what the janitor
-	// does with orphans is done with those that are not.
+	// KeepImages says for how long unused images of ours are kept, for ever if that
+	// is zero; what the janitor does with orphans is done with those that are not.
 	KeepImages lifetime.Keep
 
 	// Concurrency is the number of the SDK's workers.

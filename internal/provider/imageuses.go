@@ -159,9 +159,14 @@ func (d *Daemon) prune(ctx context.Context) {
 		return
 	}
 
+	keep := d.opts.KeepImages
+	if keep.For == 0 {
+		keep.For = lifetime.Forever
+	}
+
 	lifetime.New(lifetime.Config{
 		Omni: &Records{State: func() state.State { return state.WrapCore(d.fenced(d.state())) }}, Rack: d.strictRack(), Images: d.images,
-		Owner: d.work.Owner, Provider: d.opts.ProviderID, Keep: d.opts.KeepImages, DryRun: d.opts.Janitor == JanitorDryRun,
+		Owner: d.work.Owner, Provider: d.opts.ProviderID, Keep: keep, DryRun: d.opts.Janitor == JanitorDryRun,
 		Log: d.opts.Logger,
 	}).Run(ctx)
 }
