@@ -39,6 +39,7 @@ func scenarios() []scenario {
 		unusedImage(),
 		importBesideTheDaemon(),
 		importKilled(),
+		setGroups(),
 	}
 }
 

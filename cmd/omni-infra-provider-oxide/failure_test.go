@@ -249,7 +249,7 @@ func TestAMachineThatDoesNotFitWaitsAndSaysWhy(t *testing.T) {
 
 	p.eventually("the other to say why", func() bool {
 		for _, r := range p.requests() {
-			if !r.Joined && r.Stage == "PROVISIONING" && strings.Contains(r.Status, "vCPU Limit Exceeded") {
+			if !r.Joined && r.Stage == "PROVISIONING" && (strings.Contains(r.Status, "vCPU Limit Exceeded") || strings.HasPrefix(r.Status, "waiting for quota: the machine needs 1 vCPU")) {
 				return true
 			}
 		}

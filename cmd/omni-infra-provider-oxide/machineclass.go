@@ -13,8 +13,8 @@ import (
 func newMachineClassCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "machine-class",
-		Short: "Help with machine classes: schema, example, check and reference",
-		Long: `Help with machine classes. None of it needs Omni or a rack.
+		Short: "Help with machine classes: schema, example, check, plan and reference",
+		Long: `Help with machine classes. None of it but plan needs Omni or a rack.
 
 Exits with 0 when all is well, with 1 when a class has mistakes, and with 2
 when the command line is wrong or a file can not be read.`,
@@ -33,6 +33,7 @@ when the command line is wrong or a file can not be read.`,
 		printing("reference", "Print the page on all fields of a class, in Markdown", machineclass.Reference),
 		newExampleCommand(),
 		newValidateCommand(),
+		newPlanCommand(),
 	)
 
 	return cmd

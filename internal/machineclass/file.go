@@ -168,3 +168,19 @@ func validateResource(node *yaml.Node) Validated {
 
 	return v
 }
+
+// ProviderData is what Omni hands to the provider of a file with one class that
+// ValidateFile finds no mistake in: the class, and the kernel arguments beside it.
+func ProviderData(text string) (class string, kernelArgs []string) {
+	resources, err := documents(text)
+	if err != nil || len(resources) == 0 || !isResource(resources[0]) {
+		return text, nil
+	}
+
+	var r resource
+	if err := resources[0].Decode(&r); err != nil || r.Spec.AutoProvision == nil {
+		return text, nil
+	}
+
+	return r.Spec.AutoProvision.ProviderData, r.Spec.AutoProvision.KernelArgs
+}

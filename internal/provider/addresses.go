@@ -71,7 +71,7 @@ func (p *Provisioner) resolveExternal(ctx context.Context, plan *specs.Plan, cla
 		return nil
 	}
 
-	pools, err := p.Silo.ListIPPools(ctx)
+	pools, err := p.sharedSilo().ListIPPools(ctx)
 	if err != nil {
 		return err
 	}

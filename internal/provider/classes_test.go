@@ -60,6 +60,7 @@ func anyClass() *rapid.Generator[string] {
 			"{}", "{ip_version: v6}", "{pool: public}", "{pool: six}", "{type: floating}", "{type: floating, ip_version: v6}", "{type: floating, pool: public}",
 			"{type: floating, floating_ips: [gate]}", "{type: floating, floating_ips: [gate-2, gate-3]}", "{floating_ips: [gate]}",
 		}), 0, 33), listed("external_ips")),
+		rapid.SampledFrom([]string{"machine_set_group: allow", "machine_set_group: fail", "machine_set_group: none", "machine_set_group: always"}),
 		rapid.SampledFrom([]string{
 			"description: a", "description: " + strings.Repeat("x", 120), "description: " + strings.Repeat("x", 121), "description: 'a [b]'",
 			"hostname: pinned", "topology: {zone: a}", "node_labels: [a=b]", "extensions: [a/b]", "kernel_args: [a]", "kernel_args: ['a b']",
@@ -208,6 +209,10 @@ func (b *bench) makeOf(class machineclass.Class, request string) error {
 	}
 
 	if err != nil {
+		return err
+	}
+
+	if err := b.work.takeSetGroup(spec.GetPlan(), class, "fuzz", nil); err != nil {
 		return err
 	}
 

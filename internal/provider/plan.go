@@ -64,45 +64,12 @@ func (p *Provisioner) plan(ctx context.Context, logger *zap.Logger, pctx Context
 		return err
 	}
 
-	class, err := machineclass.Parse(request.TypedSpec().Value.GetProviderData())
-	if err == nil {
-		err = class.NotYet()
-	}
-
-	if err != nil {
-		logger.Debug("the class is wrong", zap.Error(err))
-
-		return &instance.Mend{Reason: "machine class: " + fitting(err, maxText-len("machine class: ")), Cause: err}
-	}
-
-	talosVersion, err := checkTalos(request.TypedSpec().Value.GetTalosVersion())
+	plan, err := p.draft(ctx, logger, pctx, request)
 	if err != nil {
 		return err
 	}
 
-	plan := &specs.Plan{
-		Format: 1, RequestHash: hash, RequestId: pctx.GetRequestID(), Owner: p.Owner,
-		InstanceName: naming.Instance(pctx.GetRequestID()),
-		Image:        &specs.ImagePlan{TalosVersion: talosVersion.String(), Architecture: architecture},
-	}
-
-	shape(plan, class)
-
-	if err := p.resolve(ctx, plan, class); err != nil {
-		return err
-	}
-
-	if err := p.planImage(ctx, pctx, plan.GetImage()); err != nil {
-		return err
-	}
-
-	// Last: what others must not take waits for nothing else.
-	if err := p.shareOut(ctx, request, plan, class); err != nil {
-		return err
-	}
-
-	plan.Format = formatOf(plan)
-
+	plan.RequestHash = hash
 	plan.PlannedAt = timestamppb.Now()
 	spec.Plan = plan
 
@@ -111,11 +78,56 @@ func (p *Provisioner) plan(ctx context.Context, logger *zap.Logger, pctx Context
 
 	// Here and not where the version is checked: a plan is tried until it can be
 	// made, and warned of once.
-	if w := talosVersion.Warning(); w != "" {
-		logger.Warn(w, zap.String("talos.version", talosVersion.String()))
+	if v, err := talos.ParseVersion(plan.GetImage().GetTalosVersion()); err == nil && v.Warning() != "" {
+		logger.Warn(v.Warning(), zap.String("talos.version", v.String()))
 	}
 
 	return nil
+}
+
+// draft is the plan for a request as it would be made now. It changes nothing,
+// but for the schematic, which Omni registers at its factory.
+func (p *Provisioner) draft(ctx context.Context, logger *zap.Logger, pctx Context, request *infra.MachineRequest) (*specs.Plan, error) {
+	class, err := machineclass.Parse(request.TypedSpec().Value.GetProviderData())
+	if err == nil {
+		err = class.NotYet()
+	}
+
+	if err != nil {
+		logger.Debug("the class is wrong", zap.Error(err))
+
+		return nil, &instance.Mend{Reason: "machine class: " + fitting(err, maxText-len("machine class: ")), Cause: err}
+	}
+
+	talosVersion, err := checkTalos(request.TypedSpec().Value.GetTalosVersion())
+	if err != nil {
+		return nil, err
+	}
+
+	plan := &specs.Plan{
+		Format: 1, RequestId: pctx.GetRequestID(), Owner: p.Owner,
+		InstanceName: naming.Instance(pctx.GetRequestID()),
+		Image:        &specs.ImagePlan{TalosVersion: talosVersion.String(), Architecture: architecture},
+	}
+
+	shape(plan, class)
+
+	if err := p.resolve(ctx, plan, class); err != nil {
+		return nil, err
+	}
+
+	if err := p.planImage(ctx, pctx, plan.GetImage()); err != nil {
+		return nil, err
+	}
+
+	// Last: what others must not take waits for nothing else.
+	if err := p.shareOut(ctx, request, plan, class); err != nil {
+		return nil, err
+	}
+
+	plan.Format = formatOf(plan)
+
+	return plan, nil
 }
 
 // shareOut gives the plan its part of what the class' machines share.

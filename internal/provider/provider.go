@@ -53,6 +53,8 @@ type Silo interface {
 	ViewSubnet(ctx context.Context, vpcID, nameOrID string) (*oxide.VpcSubnet, error)
 	ViewAntiAffinityGroup(ctx context.Context, projectID, nameOrID string) (*oxide.AntiAffinityGroup, error)
 	Addresses
+	ListAntiAffinityGroupMembers(ctx context.Context, groupID string) ([]oxide.AntiAffinityGroupMember, error)
+	Utilization(ctx context.Context) (*oxide.Utilization, error)
 }
 
 // Images hands out images.
@@ -90,6 +92,9 @@ type Provisioner struct {
 	identity  siloIdentity
 	allotted  allotment
 	refusals  refusals
+	looks     looks
+	// previewing plans also what the quota has no room for: a person sees that.
+	previewing bool
 }
 
 // Context is what the SDK hands to a step.

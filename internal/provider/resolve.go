@@ -20,8 +20,9 @@ func (p *Provisioner) resolve(ctx context.Context, plan *specs.Plan, class machi
 	}
 
 	plan.SiloId = silo
+	shared := p.sharedSilo()
 
-	project, err := p.Silo.ViewProject(ctx, class.Project)
+	project, err := shared.ViewProject(ctx, class.Project)
 	if err != nil {
 		return missing(err, "project: %q is not in the silo, or the daemon's token has no role in it", class.Project)
 	}
@@ -29,12 +30,12 @@ func (p *Provisioner) resolve(ctx context.Context, plan *specs.Plan, class machi
 	plan.ProjectId, plan.ProjectName = project.Id, string(project.Name)
 
 	for i, n := range class.NICs {
-		vpc, err := p.Silo.ViewVPC(ctx, project.Id, n.VPCName)
+		vpc, err := shared.ViewVPC(ctx, project.Id, n.VPCName)
 		if err != nil {
 			return missing(err, "network_interfaces[%d].vpc_name: project %q has no VPC %q", i, project.Name, n.VPCName)
 		}
 
-		subnet, err := p.Silo.ViewSubnet(ctx, vpc.Id, n.SubnetName)
+		subnet, err := shared.ViewSubnet(ctx, vpc.Id, n.SubnetName)
 		if err != nil {
 			return missing(err, "network_interfaces[%d].subnet_name: VPC %q has no subnet %q", i, vpc.Name, n.SubnetName)
 		}
@@ -51,7 +52,7 @@ func (p *Provisioner) resolve(ctx context.Context, plan *specs.Plan, class machi
 	}
 
 	for i, g := range class.AntiAffinityGroups {
-		group, err := p.Silo.ViewAntiAffinityGroup(ctx, project.Id, g)
+		group, err := shared.ViewAntiAffinityGroup(ctx, project.Id, g)
 		if err != nil {
 			return missing(err, "anti_affinity_groups[%d]: project %q has no group %q", i, project.Name, g)
 		}
@@ -59,7 +60,11 @@ func (p *Provisioner) resolve(ctx context.Context, plan *specs.Plan, class machi
 		plan.AntiAffinityGroupIds = append(plan.AntiAffinityGroupIds, group.Id)
 	}
 
-	return p.resolveExternal(ctx, plan, class)
+	if err := p.resolveExternal(ctx, plan, class); err != nil {
+		return err
+	}
+
+	return p.usable(ctx, plan, class)
 }
 
 // missing words a look-up that found nothing, and leaves other errors alone.
