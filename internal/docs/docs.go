@@ -11,6 +11,16 @@ import _ "embed"
 //go:embed machine-class.md
 var MachineClass string
 
+// Metrics is metrics.md, on all metrics.
+//
+//go:embed metrics.md
+var Metrics string
+
+// Operating is operating.md, on health, commands and logs.
+//
+//go:embed operating.md
+var Operating string
+
 // Networks is networks.md, on proxies, certificates and credentials.
 //
 //go:embed networks.md

@@ -9,7 +9,16 @@ import (
 
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/docs"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/machineclass"
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/metrics"
 )
+
+func TestMetricsPageIsThatOfTheCode(t *testing.T) {
+	t.Parallel()
+
+	if docs.Metrics != metrics.Reference() {
+		t.Error("metrics.md is old: run make generate")
+	}
+}
 
 // Invariant: the page says what the code does.
 func TestMachineClassPageIsThatOfTheCode(t *testing.T) {

@@ -9,6 +9,7 @@ package health
 
 import (
 	"errors"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -20,10 +21,12 @@ import (
 // for concurrent use.
 type Board struct {
 	logger *zap.Logger
+	needs  []string
 
 	mu         sync.Mutex
 	conditions map[string]condition
 	role       string
+	mounted    map[string]http.Handler
 }
 
 // condition is what is known of one need or other subject. An empty key is good.
@@ -36,7 +39,7 @@ type condition struct {
 
 // NewBoard makes a board on which none of the needs is known to be met.
 func NewBoard(logger *zap.Logger, needs ...string) *Board {
-	b := &Board{logger: logger, conditions: map[string]condition{}}
+	b := &Board{logger: logger, needs: needs, conditions: map[string]condition{}}
 
 	for _, n := range needs {
 		b.conditions[n] = condition{text: "not yet known"}
@@ -105,6 +108,22 @@ func (b *Board) Role(text string) {
 	b.role = text
 }
 
+// Line is all of it in one line: the role, and the troubles and notes or that all
+// is well.
+func (b *Board) Line() string {
+	parts := append(b.troubles(true), b.notes()...)
+	if len(parts) == 0 {
+		parts = []string{"well"}
+	}
+
+	line := strings.Join(parts, "; ")
+	if role := b.roleLine(); role != "" {
+		line = role + ": " + line
+	}
+
+	return line
+}
+
 func (b *Board) roleLine() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -123,6 +142,32 @@ func (b *Board) Err() error {
 	}
 
 	return nil
+}
+
+// Needs says of each need whether it is met.
+func (b *Board) Needs() map[string]bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+
+	met := map[string]bool{}
+
+	for _, n := range b.needs {
+		c := b.conditions[n]
+		met[n] = c.known && c.key == ""
+	}
+
+	return met
+}
+
+// Subjects are those of all notes.
+func (b *Board) Subjects() []string {
+	return b.lines(func(subject string, c condition) string {
+		if !c.note {
+			return ""
+		}
+
+		return subject
+	})
 }
 
 func (b *Board) notes() []string {

@@ -38,7 +38,26 @@ func (b *Board) Handler() http.Handler {
 		_, _ = fmt.Fprintln(w, strings.Join(lines, "\n"))
 	})
 
+	b.mu.Lock()
+	defer b.mu.Unlock()
+
+	for pattern, h := range b.mounted {
+		mux.Handle(pattern, h)
+	}
+
 	return mux
+}
+
+// Mount has Handler serve something else too, under a pattern of http.ServeMux.
+func (b *Board) Mount(pattern string, h http.Handler) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+
+	if b.mounted == nil {
+		b.mounted = map[string]http.Handler{}
+	}
+
+	b.mounted[pattern] = h
 }
 
 // Serve serves Handler at l until ctx ends.

@@ -18,7 +18,7 @@ func Copy(ctx context.Context, cancel context.CancelCauseFunc, rack chunkWriter,
 		return 0, err
 	}
 
-	w := writers{rack: rack, disk: "disk", most: count, block: block, limit: limit, progress: func(int) {}}
+	w := writers{rack: rack, disk: "disk", most: count, block: block, limit: limit, progress: func(int) {}, meter: unmetered{}}
 
 	done, err := w.copy(ctx, cancel, head, r)
 

@@ -202,7 +202,29 @@ type Config struct {
 	// Abandon is for how long nobody must have asked for a job before it is
 	// cancelled, 10 minutes if zero.
 	Abandon time.Duration
+	// Meter counts; nil counts nothing.
+	Meter Meter
 }
+
+// Meter counts what is worth counting.
+type Meter interface {
+	// Uploaded is told of each try at bringing an image, "ok" or "error".
+	Uploaded(result string, took time.Duration)
+	// Wrote is told of raw bytes that the rack has taken, Skipped of those that
+	// were zeros and so not sent.
+	Wrote(bytes int)
+	Skipped(bytes int)
+	// Retry is told of what is tried again, and of the class of its cause.
+	Retry(what, class string)
+}
+
+// unmetered is a Meter that counts nothing.
+type unmetered struct{}
+
+func (unmetered) Uploaded(string, time.Duration) {}
+func (unmetered) Wrote(int)                      {}
+func (unmetered) Skipped(int)                    {}
+func (unmetered) Retry(string, string)           {}
 
 func (c *Config) defaults() {
 	if c.Writers <= 0 {
@@ -227,5 +249,9 @@ func (c *Config) defaults() {
 
 	if c.Log == nil {
 		c.Log = zap.NewNop()
+	}
+
+	if c.Meter == nil {
+		c.Meter = unmetered{}
 	}
 }

@@ -35,8 +35,17 @@ type head struct {
 // importImage brings the image from the factory into the project and, when
 // that is the place, on to the silo. Nothing is made in the rack before the
 // factory sends and the size is known.
-func (m *Manager) importImage(ctx context.Context, j *job, projectID string, l *lookup) (oxide.Image, error) {
+func (m *Manager) importImage(ctx context.Context, j *job, projectID string, l *lookup) (img oxide.Image, err error) {
 	start := time.Now()
+
+	defer func() {
+		result := "ok"
+		if err != nil {
+			result = "error"
+		}
+
+		m.cfg.Meter.Uploaded(result, time.Since(start))
+	}()
 
 	// A failed write ends the stream through this context, and the other way.
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -89,7 +98,7 @@ func (m *Manager) importImage(ctx context.Context, j *job, projectID string, l *
 		return oxide.Image{}, err
 	}
 
-	img, err := i.publish(ctx, snapshotID, l.taken, content{length: w.length, stream: stream.SHA256(), chunks: w.digest})
+	img, err = i.publish(ctx, snapshotID, l.taken, content{length: w.length, stream: stream.SHA256(), chunks: w.digest})
 	if err != nil {
 		return oxide.Image{}, err
 	}
@@ -100,6 +109,15 @@ func (m *Manager) importImage(ctx context.Context, j *job, projectID string, l *
 		zap.Float64("upload_seconds", took.Seconds()), zap.Float64("seconds", time.Since(start).Seconds()))
 
 	return img, nil
+}
+
+// classOf is the class of a failure for counting.
+func classOf(err error) string {
+	if e, ok := errors.AsType[*rack.Error](err); ok {
+		return e.Class.String()
+	}
+
+	return "other"
 }
 
 // readHead reads the first chunk. The partition table stands in the disk's
@@ -208,7 +226,11 @@ func (i *importer) upload(ctx context.Context, cancel context.CancelCauseFunc, h
 
 	w := writers{
 		rack: i.m.cfg.Rack, disk: id, most: i.m.cfg.Writers, block: h.block, limit: diskSize(h.size),
-		progress: i.job.progress, trouble: i.job.stumble,
+		progress: i.job.progress, meter: i.m.cfg.Meter,
+		trouble: func(err error, try int) {
+			i.job.stumble(err, try)
+			i.m.cfg.Meter.Retry("image_write", classOf(err))
+		},
 	}
 
 	done, err := w.copy(ctx, cancel, h.filled, stream)

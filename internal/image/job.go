@@ -277,6 +277,7 @@ func (m *Manager) work(ctx context.Context, j *job) {
 		}
 
 		j.fail(err, time.Now())
+		m.cfg.Meter.Retry("image_import", classOf(err))
 		log.Warn("image import failed", zap.Error(err), zap.Duration("retry_in", j.due(time.Now()).Round(time.Millisecond)))
 	}
 }

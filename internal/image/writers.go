@@ -43,6 +43,7 @@ type writers struct {
 	progress func(n int)
 	// trouble tells of a write that failed and is tried again; nil tells nobody.
 	trouble func(err error, try int)
+	meter   Meter
 
 	window *window
 	digest *digest
@@ -196,6 +197,7 @@ func fill(r io.Reader, buf []byte) (filled, error) {
 // filled up to whole blocks.
 func (p *producer) send(ctx context.Context, f filled) error {
 	if f.zero {
+		p.meter.Skipped(len(f.data))
 		p.progress(len(f.data))
 
 		return nil
@@ -224,6 +226,7 @@ func (p *producer) send(ctx context.Context, f filled) error {
 		}
 
 		p.digest.add(c.order, c.offset, sha256.Sum256(c.data[:c.length]))
+		p.meter.Wrote(c.length)
 		p.progress(c.length)
 
 		p.free <- c.data[:chunkSize]

@@ -191,3 +191,7 @@ func pause(count uint32) time.Duration {
 
 	return d
 }
+
+// Creates is how many places for creating instances are taken and how many there
+// are, and how many requests wait for one.
+func (m *Machines) Creates() (taken, limit, waiting int) { return m.creates.Load() }

@@ -103,6 +103,16 @@ func (p *Places) GiveBack(key string) {
 	delete(p.granted, key)
 }
 
+// Load is how many places are taken and how many there are, and how many wait.
+func (p *Places) Load() (taken, limit, waiting int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+
+	p.expire(p.now())
+
+	return len(p.granted), p.limit, len(p.queue)
+}
+
 // Leave takes key out, held or queued.
 func (p *Places) Leave(key string) {
 	p.mu.Lock()

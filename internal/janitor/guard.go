@@ -31,6 +31,8 @@ func (j *Janitor) guard(ctx context.Context, act instance.Act) error {
 		}
 	}
 
+	j.cfg.Acted(act.Verb, string(o.Kind))
+
 	return nil
 }
 

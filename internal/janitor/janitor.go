@@ -95,6 +95,12 @@ type Config struct {
 	// Braked is told why the brake is on, in one line; empty when it is off. It
 	// may be nil.
 	Braked func(why string)
+	// Looked is told of each look that was complete: how many orphans of each kind
+	// there are. It may be nil.
+	Looked func(orphans map[string]int)
+	// Acted is told of each act: stop or delete and the kind of object in the rack;
+	// release, destroy or tidy in Omni. It may be nil.
+	Acted func(action, kind string)
 
 	Log *zap.Logger
 }
@@ -150,6 +156,14 @@ func New(cfg Config) *Janitor {
 
 	if cfg.Braked == nil {
 		cfg.Braked = func(string) {}
+	}
+
+	if cfg.Looked == nil {
+		cfg.Looked = func(map[string]int) {}
+	}
+
+	if cfg.Acted == nil {
+		cfg.Acted = func(string, string) {}
 	}
 
 	j := &Janitor{cfg: cfg, projects: map[string]bool{}}
@@ -223,6 +237,7 @@ func (j *Janitor) Round(ctx context.Context) (next time.Duration, err error) {
 	j.sight(f)
 	j.sawScratch(l)
 	j.tellHeld(f)
+	j.tellLooked(f)
 
 	why, sure := j.brake(f)
 	if why == "" || sure {
@@ -236,6 +251,15 @@ func (j *Janitor) Round(ctx context.Context) (next time.Duration, err error) {
 	j.letGo(ctx, f)
 
 	return next, nil
+}
+
+func (j *Janitor) tellLooked(f *finding) {
+	counts := map[string]int{}
+	for _, o := range f.orphans {
+		counts[string(o.Kind)]++
+	}
+
+	j.cfg.Looked(counts)
 }
 
 func (j *Janitor) sawScratch(l *look) {

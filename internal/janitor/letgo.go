@@ -17,7 +17,7 @@ func (j *Janitor) letGo(ctx context.Context, f *finding) {
 
 	for _, r := range f.dead {
 		if ctx.Err() == nil && j.due("request "+r.ID, max(j.cfg.Grace, j.cfg.Settle)) {
-			j.act("request "+r.ID, "removing the finalizer of a request that nothing else would ever let go", r.ID,
+			j.act("release", "request "+r.ID, "removing the finalizer of a request that nothing else would ever let go", r.ID,
 				func() error { return j.release(ctx, f, r) })
 		}
 	}
@@ -28,14 +28,14 @@ func (j *Janitor) letGo(ctx context.Context, f *finding) {
 
 	for _, s := range f.dangling {
 		if ctx.Err() == nil && j.due("state "+s.ID, j.cfg.Grace) {
-			j.act("state "+s.ID, "destroying the state of a request that is gone", s.ID,
+			j.act("destroy", "state "+s.ID, "destroying the state of a request that is gone", s.ID,
 				func() error { return j.destroy(ctx, f, s) })
 		}
 	}
 
 	for _, id := range f.bare {
 		if ctx.Err() == nil && j.due("bare "+id, j.cfg.Grace) {
-			j.act("bare "+id, "destroying status and config patches of a request that is gone", id,
+			j.act("tidy", "bare "+id, "destroying status and config patches of a request that is gone", id,
 				func() error { return j.tidy(ctx, id) })
 		}
 	}
@@ -43,7 +43,7 @@ func (j *Janitor) letGo(ctx context.Context, f *finding) {
 
 // act does something, or only says so in a dry run. Omni may still hold what was
 // destroyed: that is no success, and nothing to say at each look.
-func (j *Janitor) act(what, text, request string, do func() error) {
+func (j *Janitor) act(action, what, text, request string, do func() error) {
 	if j.cfg.DryRun {
 		if j.once(what) {
 			j.cfg.Log.Info("this would be done, if this were no dry run: "+text, zap.String("omni.request.id", request))
@@ -58,6 +58,7 @@ func (j *Janitor) act(what, text, request string, do func() error) {
 		return
 	}
 
+	j.cfg.Acted(action, map[string]string{"release": "request", "destroy": "state", "tidy": "status"}[action])
 	j.cfg.Log.Info("done: "+text, zap.String("omni.request.id", request))
 }
 

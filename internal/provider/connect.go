@@ -89,3 +89,23 @@ func (c *Connection) Explain(err error) error {
 
 	return errors.New(text)
 }
+
+// Version is that of Omni.
+func (c *Connection) Version(ctx context.Context) (string, error) {
+	v, err := readVersion(ctx, c.state)
+	if err != nil {
+		return "", c.Explain(err)
+	}
+
+	return v, nil
+}
+
+// FactoryURL is the image factory that Omni names, else the public one.
+func (c *Connection) FactoryURL(ctx context.Context) (string, error) {
+	base, _, err := factories{state: func() state.State { return c.state }}.find(ctx)
+	if err != nil {
+		return "", c.Explain(err)
+	}
+
+	return base, nil
+}

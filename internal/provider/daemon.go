@@ -19,6 +19,7 @@ import (
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/instance"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/lease"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/lifetime"
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/metrics"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/naming"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/rack"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/talos"
@@ -79,6 +80,8 @@ type Options struct {
 
 	Board  *health.Board
 	Logger *zap.Logger
+	// Metrics count; nil makes some that nobody reads.
+	Metrics *metrics.Metrics
 }
 
 // Daemon serves one provider ID of one Omni on one silo.
@@ -98,6 +101,9 @@ type Daemon struct {
 	machines *instance.Machines
 	images   *image.Manager
 
+	// scene is read from outside the work.
+	scene scene
+
 	states  *stateLook
 	watcher atomic.Pointer[watcher.Watcher]
 
@@ -107,11 +113,19 @@ type Daemon struct {
 	// keeper is nil without a lease.
 	keeper     *lease.Keeper
 	leaseStore *leaseStore
+	held       bool // as toldOfLease was last told
 }
 
 // NewDaemon makes a daemon; nothing happens before Run.
 func NewDaemon(opts Options) *Daemon {
+	if opts.Metrics == nil {
+		opts.Metrics = metrics.New()
+	}
+
+	opts.Rack = opts.Rack.Observed(opts.Metrics)
+
 	d := &Daemon{opts: opts, states: newStateLook(opts.Logger, opts.Board)}
+	opts.Metrics.Read(d.Facts)
 	d.newKeeper()
 
 	return d
@@ -158,7 +172,7 @@ func (d *Daemon) makeWork(owner string) *image.Manager {
 		Source: image.FactorySource{Factory: d.opts.Factory, Address: d.factoryAddress},
 		Runs:   &Runs{State: d.state, ID: run}, Log: d.opts.Logger,
 		Owner: owner, Provider: d.opts.ProviderID, Run: run, Grace: d.opts.ScratchGrace,
-		Scope: d.opts.ImageScope, Uploads: uploadsWithin(debug.SetMemoryLimit(-1), d.opts.MaxUploads),
+		Scope: d.opts.ImageScope, Uploads: uploadsWithin(debug.SetMemoryLimit(-1), d.opts.MaxUploads), Meter: d.opts.Metrics,
 	})
 
 	d.machines = instance.New(instance.Config{
@@ -169,8 +183,10 @@ func (d *Daemon) makeWork(owner string) *image.Manager {
 
 	d.work = &Provisioner{
 		State: d.state, Silo: d.opts.Rack, Images: d.images, Machines: d.machines, Factory: d.factoryURL, Owner: owner,
-		teardowns: newTeardowns(d.opts.Board),
+		teardowns: newTeardowns(d.opts.Board), gauge: gauge{meter: d.opts.Metrics},
 	}
+
+	d.scene.work.Store(&working{gauge: &d.work.gauge, machines: d.machines, images: d.images, teardowns: d.work.teardowns})
 
 	d.opts.Logger.Info("linked to Omni", zap.String("omni.provider.id", d.opts.ProviderID), zap.String("owner", owner),
 		zap.String("run", run), zap.String("oxide.host", d.opts.Rack.Host()))

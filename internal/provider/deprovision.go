@@ -56,8 +56,7 @@ func (p *Provisioner) remove(ctx context.Context, logger *zap.Logger, spec *Inst
 	}
 
 	p.refusals.forget(spec.GetPlan().GetRequestId())
-	logger.Info("nothing of the machine is left in the rack", zap.String("oxide.instance.id", spec.GetInstanceId()),
-		zap.String("oxide.project.id", spec.GetPlan().GetProjectId()))
+	logger.Info("nothing of the machine is left in the rack", idsOf(spec, zap.String("oxide.project.id", spec.GetPlan().GetProjectId()))...)
 
 	return nil
 }

@@ -10,7 +10,7 @@ import (
 // and d.state answers; it must return soon after its context has ended, and has
 // returned before another process works for the ID.
 func (d *Daemon) holderLoops() []func(ctx context.Context) {
-	return []func(ctx context.Context){d.clean, d.prune, d.watch}
+	return []func(ctx context.Context){d.clean, d.prune, d.watch, d.observe}
 }
 
 // hold works for the provider ID until held ends, and has ended all of it when it
@@ -74,5 +74,6 @@ func (d *Daemon) retire() {
 
 	d.endWork()
 	d.working.Wait()
+	d.scene.work.Store(nil)
 	d.work, d.stale = nil, false
 }

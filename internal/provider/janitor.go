@@ -38,13 +38,15 @@ func (d *Daemon) clean(ctx context.Context) {
 		Omni: &Records{State: func() state.State { return state.WrapCore(d.fenced(d.state())) }}, Rack: d.strictRack(), Machines: d.machines, Images: d.images,
 		Owner: d.work.Owner, Provider: d.opts.ProviderID,
 		Grace: d.opts.JanitorGrace, Settle: d.opts.Settle, DryRun: d.opts.Janitor == JanitorDryRun,
-		Braked: d.braked, Log: d.opts.Logger,
+		Braked: d.braked, Looked: d.scene.looked, Acted: d.opts.Metrics.Janitor, Log: d.opts.Logger,
 	}).Run(ctx)
 }
 
 // braked notes why the janitor holds back. That takes nothing out of service:
 // machines are made and removed all the same.
 func (d *Daemon) braked(why string) {
+	d.scene.brake(why != "")
+
 	if why == "" {
 		d.opts.Board.OK(NeedJanitor)
 	} else {

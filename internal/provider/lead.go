@@ -58,6 +58,7 @@ func (d *Daemon) neverUsed(ctx context.Context) (bool, error) {
 // works, the link of the work does; but a key that is refused is news at once.
 func (d *Daemon) toldOfLease(role lease.Role, err error) {
 	d.opts.Board.Role(role.String())
+	d.countLease(role, err)
 
 	switch {
 	case err != nil && (!role.Holding || needsPerson(err)):
@@ -66,6 +67,20 @@ func (d *Daemon) toldOfLease(role lease.Role, err error) {
 	case err == nil && !role.Holding:
 		d.opts.Board.OK(NeedOmni)
 	}
+}
+
+// countLease counts what has changed since it was last told.
+func (d *Daemon) countLease(role lease.Role, err error) {
+	switch {
+	case role.Holding && !d.held:
+		d.opts.Metrics.Lease("taken")
+	case !role.Holding && d.held:
+		d.opts.Metrics.Lease("lost")
+	case role.Holding && err != nil:
+		d.opts.Metrics.Lease("renewal_failed")
+	}
+
+	d.held = role.Holding
 }
 
 // needsPerson says that Omni will answer the same until somebody has mended the

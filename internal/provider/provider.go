@@ -95,6 +95,7 @@ type Provisioner struct {
 	looks     looks
 	// previewing plans also what the quota has no room for: a person sees that.
 	previewing bool
+	gauge      gauge
 }
 
 // Context is what the SDK hands to a step.
@@ -129,6 +130,22 @@ func (p *Provisioner) planned(run stepFunc) stepFunc {
 	}
 }
 
+// idsOf are the IDs of what a state has so far, for a line of the log that tells
+// of its machine.
+func idsOf(spec *InstanceState, more ...zap.Field) []zap.Field {
+	fields := more
+
+	if id := spec.GetImage().GetId(); id != "" {
+		fields = append(fields, zap.String("oxide.image.id", id))
+	}
+
+	if id := spec.GetInstanceId(); id != "" {
+		fields = append(fields, zap.String("oxide.instance.id", id))
+	}
+
+	return fields
+}
+
 // mine checks a stored plan: whose it is, its format, its owner and its silo.
 func (p *Provisioner) mine(ctx context.Context, plan *specs.Plan, requestID string) error {
 	if err := checkFormat(plan); err != nil {
@@ -155,14 +172,23 @@ func (p *Provisioner) step(name string, run stepFunc) provision.Step[*Instance] 
 	return provision.NewStep(name, func(ctx context.Context, logger *zap.Logger, pctx Context) (err error) {
 		logger = logger.With(zap.String("omni.request.id", pctx.GetRequestID()), zap.String("step", name))
 
+		end := p.gauge.begin(name)
+
+		var cause error
+
 		defer func() {
 			if r := recover(); r != nil {
+				p.gauge.panicked()
 				logger.Error(stepPanicked, zap.NamedError("panic", fmt.Errorf("%v", r)), zap.ByteString("stack", debug.Stack()))
 				err = outcome(ctx, fmt.Errorf("internal error in step %q: please report it", name))
 			}
+
+			end(cause, err)
 		}()
 
-		return outcome(ctx, run(ctx, logger, pctx))
+		cause = run(ctx, logger, pctx)
+
+		return outcome(ctx, cause)
 	})
 }
 
@@ -170,22 +196,30 @@ func (p *Provisioner) step(name string, run stepFunc) provision.Step[*Instance] 
 // returns nil, and what it changes in the state is not stored.
 func (p *Provisioner) Deprovision(ctx context.Context, logger *zap.Logger, res *Instance, request *infra.MachineRequest) (err error) {
 	logger = logger.With(zap.String("omni.request.id", request.Metadata().ID()))
+	end := p.gauge.begin(removing)
+
+	var cause error
+
+	defer func() { end(cause, err) }()
+
+	p.teardowns.begin(request.Metadata().ID())
 
 	defer func() {
 		if r := recover(); r != nil {
+			p.gauge.panicked()
 			logger.Error(teardownPanicked, zap.NamedError("panic", fmt.Errorf("%v", r)), zap.ByteString("stack", debug.Stack()))
 			err = outcome(ctx, fmt.Errorf("internal error in teardown: please report it"))
 		}
 	}()
 
-	err = p.deprovision(ctx, logger, res, request)
-	if err == nil {
-		p.teardowns.done(request.Metadata().ID())
+	cause = p.deprovision(ctx, logger, res, request)
+	if cause == nil {
+		p.gauge.removed(p.teardowns.done(request.Metadata().ID()))
 
 		return nil
 	}
 
-	err = outcome(ctx, err)
+	err = outcome(ctx, cause)
 
 	if reason := reasonOf(err); reason != "" && ctx.Err() == nil {
 		p.teardowns.wait(logger, request.Metadata().ID(), reason, isA[*mending](err))

@@ -18,6 +18,9 @@ const (
 	teardownPanicked = "teardown panicked"
 )
 
+// requestField names the request that a line is about.
+const requestField = "omni.request.id"
+
 // quietCore takes out of the log what is no news. The COSI runtime logs every
 // requeue with a reason as an error, and the SDK every run of every step and
 // every failure each minute; a machine that waits for its image, or a class with
@@ -46,10 +49,19 @@ func Quiet(logger *zap.Logger) *zap.Logger {
 
 // With implements zapcore.Core.
 func (c quietCore) With(fields []zapcore.Field) zapcore.Core {
+	before := c.request
+
 	for _, f := range fields {
 		if f.Key == "id" && f.Type == zapcore.StringType {
 			c.request = f.String
 		}
+	}
+
+	// The SDK names the request in words of its own; ours stand on each line, once.
+	if c.request != before {
+		fields = append(slices.Clone(fields), zap.String(requestField, c.request))
+	} else if c.request != "" {
+		fields = slices.DeleteFunc(slices.Clone(fields), func(f zapcore.Field) bool { return f.Key == requestField && f.String == c.request })
 	}
 
 	c.Core = c.Core.With(fields)

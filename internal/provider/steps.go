@@ -98,12 +98,12 @@ func (p *Provisioner) ensureInstance(ctx context.Context, logger *zap.Logger, pc
 	err := p.Machines.Create(ctx, spec, userData(pctx.ConnectionParams.JoinConfig, spec.GetPlan()))
 
 	if id := spec.GetInstanceId(); id != "" && id != before {
-		logger.Info("instance created", zap.String("oxide.instance.id", id),
-			zap.String("oxide.instance.name", spec.GetPlan().GetInstanceName()), zap.String("oxide.project.id", spec.GetPlan().GetProjectId()))
+		logger.Info("instance created", idsOf(spec, zap.String("oxide.instance.name", spec.GetPlan().GetInstanceName()),
+			zap.String("oxide.project.id", spec.GetPlan().GetProjectId()))...)
 	}
 
 	if errors.Is(err, instance.ErrImageGone) {
-		logger.Warn("the image has vanished from the rack, making it again", zap.String("oxide.image.id", spec.GetImage().GetId()))
+		logger.Warn("the image has vanished from the rack, making it again", idsOf(spec)...)
 		p.Images.Forget(spec.GetImage().GetId())
 
 		spec.Image = nil
@@ -181,14 +181,15 @@ func (p *Provisioner) start(ctx context.Context, logger *zap.Logger, pctx Contex
 	}
 
 	if err == nil {
-		logger.Info("instance is running", zap.String("oxide.instance.id", spec.GetInstanceId()))
+		p.gauge.provisioned(spec.GetPlan().GetPlannedAt())
+		logger.Info("instance is running", idsOf(spec)...)
 	}
 
 	return err
 }
 
 func (p *Provisioner) makeAgain(ctx context.Context, logger *zap.Logger, spec *InstanceState) error {
-	logger.Warn("the instance has vanished from the rack before it ran, making another", zap.String("oxide.instance.id", spec.GetInstanceId()))
+	logger.Warn("the instance has vanished from the rack before it ran, making another", idsOf(spec)...)
 
 	return p.Machines.Forget(ctx, spec)
 }

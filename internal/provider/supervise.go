@@ -75,6 +75,7 @@ func (d *Daemon) supervise(ctx context.Context, started func(owner string)) erro
 
 		key, text := omniTrouble(d.opts.Omni.Endpoint, err)
 		d.opts.Board.Trouble(NeedOmni, key, text)
+		d.opts.Metrics.LinkEnded(key)
 		d.opts.Logger.Debug("link to Omni ended", zap.Error(err), zap.Duration("pause", pause))
 
 		select {

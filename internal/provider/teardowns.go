@@ -30,6 +30,8 @@ type teardowns struct {
 
 	mu    sync.Mutex
 	waits map[string]teardown
+	// began is when each removal was first tried by this process.
+	began map[string]time.Time
 }
 
 type teardown struct {
@@ -41,7 +43,7 @@ type teardown struct {
 }
 
 func newTeardowns(board *health.Board) *teardowns {
-	return &teardowns{board: board, waits: map[string]teardown{}}
+	return &teardowns{board: board, waits: map[string]teardown{}, began: map[string]time.Time{}}
 }
 
 // wait notes a reason; numbers and the rack's request IDs in it are no change.
@@ -63,12 +65,43 @@ func (t *teardowns) wait(logger *zap.Logger, requestID, reason string, mend bool
 	t.tell()
 }
 
-func (t *teardowns) done(requestID string) {
+// begin notes that a removal is tried.
+func (t *teardowns) begin(requestID string) {
 	t.mu.Lock()
+	defer t.mu.Unlock()
+
+	if _, known := t.began[requestID]; !known {
+		t.began[requestID] = time.Now()
+	}
+}
+
+// done ends a removal and answers when it began.
+func (t *teardowns) done(requestID string) time.Time {
+	t.mu.Lock()
+	began := t.began[requestID]
 	delete(t.waits, requestID)
+	delete(t.began, requestID)
 	t.mu.Unlock()
 
 	t.tell()
+
+	return began
+}
+
+// counts are the removals that wait: for what passes, and for a person.
+func (t *teardowns) counts() (later, mend int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+
+	for _, w := range t.waits {
+		if w.mend {
+			mend++
+		} else {
+			later++
+		}
+	}
+
+	return later, mend
 }
 
 // tell puts on the board what does not end by itself, or not soon.
@@ -85,6 +118,7 @@ func (t *teardowns) tell() {
 		switch {
 		case time.Since(w.tried) > quietTeardown:
 			delete(t.waits, id)
+			delete(t.began, id)
 		case w.mend:
 			ids = append(ids, id)
 			mend = "mend"

@@ -13,6 +13,7 @@ import (
 	omnires "github.com/siderolabs/omni/client/pkg/omni/resources/omni"
 
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/machineclass"
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/naming"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/watcher"
 )
 
@@ -26,15 +27,27 @@ var _ watcher.Omni = watched{}
 func (d *Daemon) watch(ctx context.Context) {
 	w := watcher.New(watcher.Config{
 		Rack: d.strictRack(), Omni: watched{d}, Ours: d.work.Machines.Ours, JoinTime: d.opts.JoinTime,
-		Board: d.opts.Board, Logger: d.opts.Logger,
+		Board: d.opts.Board, Logger: d.opts.Logger, Started: d.opts.Metrics.MachineStart, Mine: d.mine(),
 	})
 
 	// Whoever holds the ID next looks anew.
 	defer d.opts.Board.Withdraw(SubjectStates)
 	defer d.opts.Board.Withdraw(SubjectRemovals)
+	defer d.scene.leave()
 
 	d.watcher.Store(w)
 	w.Run(ctx)
+}
+
+// mine says whether an instance's description bears a mark of ours.
+func (d *Daemon) mine() func(description string) bool {
+	owner, id := d.work.Owner, d.opts.ProviderID
+
+	return func(description string) bool {
+		m, ok := naming.Parse(description)
+
+		return ok && m.Owner == owner && m.Provider == id && m.Kind == naming.KindInstance
+	}
 }
 
 // MachineCounts are what the watcher found in its last round; all zero before the
@@ -71,6 +84,8 @@ func (w watched) Machines(ctx context.Context) ([]watcher.Machine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listing the statuses of machine requests in Omni: %w", err)
 	}
+
+	w.d.scene.rounds.Store(countRequests(running, statuses, states))
 
 	joined := map[resource.ID]bool{}
 

@@ -51,6 +51,23 @@ type Client struct {
 	transport []interface{ CloseIdleConnections() }
 	// gate is asked before calls that change the rack; nil lets all out.
 	gate Gate
+	// observer is told of each call; nil tells nobody.
+	observer Observer
+}
+
+// Observer counts calls.
+type Observer interface {
+	// RackCall is told of each request after its end: what was being done, as in
+	// error texts, and the class of its outcome.
+	RackCall(doing, class string, took time.Duration)
+}
+
+// Observed is the same client with each of its calls told.
+func (c *Client) Observed(o Observer) *Client {
+	observed := *c
+	observed.observer = o
+
+	return &observed
 }
 
 // New checks the configuration and makes a client. It makes no call.
@@ -130,14 +147,19 @@ func call[T any](ctx context.Context, c *Client, op string, deadline time.Durati
 	ctx, cancel := context.WithTimeout(ctx, deadline)
 	defer cancel()
 
+	began := time.Now()
+
 	v, err := f(ctx)
 	if err == nil {
+		c.observe(ctx, op, ClassOK, began)
+
 		return v, nil
 	}
 
 	var zero T
 
 	err = wrap(ctx, op, err)
+	c.observe(ctx, op, ClassOf(err), began)
 
 	// A rack has several API servers behind one name; the next dial may find
 	// another one than the one that does not answer.
@@ -146,6 +168,19 @@ func call[T any](ctx context.Context, c *Client, op string, deadline time.Durati
 	}
 
 	return zero, err
+}
+
+// observe tells of a call that has ended.
+func (c *Client) observe(ctx context.Context, op string, class Class, began time.Time) {
+	if c.observer == nil {
+		return
+	}
+
+	if p, ok := ctx.Value(permitKey{}).(*permit); ok && p.refusal.Load() != nil {
+		class = ClassFenced
+	}
+
+	c.observer.RackCall(op, class.String(), time.Since(began))
 }
 
 // run is call for methods without a result.

@@ -132,5 +132,10 @@ func (w *Watcher) countStart(ok bool) {
 
 	if !ok {
 		w.counts.StartErrors++
+		w.cfg.Started("error")
+
+		return
 	}
+
+	w.cfg.Started("ok")
 }

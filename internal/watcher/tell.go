@@ -135,6 +135,13 @@ func (w *Watcher) count(machines []Machine, seen view) {
 	w.counts.Watched, w.counts.Unreadable = len(machines), len(seen.blind)
 	w.counts.Vanished, w.counts.Failed = len(w.of(vanished)), len(w.of(failed))
 	w.counts.Stopped, w.counts.Unjoined = len(w.of(stopped)), len(w.of(unjoined))
+	w.counts.States = map[string]int{}
+
+	for _, i := range seen.instances {
+		if w.cfg.Mine != nil && w.cfg.Mine(i.Description) {
+			w.counts.States[string(i.RunState)]++
+		}
+	}
 }
 
 // some names the first of many.

@@ -78,6 +78,10 @@ type Config struct {
 	Omni Omni
 	// Ours says whether a description bears our mark for the request.
 	Ours func(description, requestID string) bool
+	// Mine says whether an instance's description bears any mark of ours; it may be
+	// nil. Started counts a start, "ok" or "error"; it may be nil.
+	Mine    func(description string) bool
+	Started func(result string)
 	// Every is the time between rounds, a minute if zero.
 	Every time.Duration
 	// JoinTime is how long after its start a machine may be unknown to Omni.
@@ -104,12 +108,19 @@ type Counts struct {
 	Watched, Stopped, Failed, Vanished, Unjoined, Unreadable int
 	// Starts and StartErrors grow only.
 	Starts, StartErrors int
+	// States are the instances with our mark by state, in the projects of the
+	// machines.
+	States map[string]int
 }
 
 // New makes a watcher.
 func New(cfg Config) *Watcher {
 	if cfg.Every == 0 {
 		cfg.Every = time.Minute
+	}
+
+	if cfg.Started == nil {
+		cfg.Started = func(string) {}
 	}
 
 	return &Watcher{cfg: cfg, findings: map[string]finding{}, starts: map[string]restart{}}
