@@ -69,6 +69,7 @@ generate: ## Generate code from the protobuf files, and pages and examples from 
 	$(BUF) generate api --template api/buf.gen.yaml
 	fresh=$$(mktemp -d) && trap 'rm -rf "$$fresh"' EXIT && $(GO) build -o "$$fresh/daemon" ./cmd/omni-infra-provider-oxide && \
 	"$$fresh/daemon" machine-class reference > internal/docs/machine-class.md && \
+	"$$fresh/daemon" docs metrics > internal/docs/metrics.md && \
 	"$$fresh/daemon" machine-class example --name oxide-all-fields > hack/examples/machine-class-all-fields.yaml
 
 .PHONY: generate-check
@@ -77,6 +78,8 @@ generate-check: ## Check that what is generated is what it is generated from
 	stale=0 && for file in $$( (cd "$$fresh" && find . -type f; cd - >/dev/null && find . -name '*.pb.go') | sort -u); do \
 		cmp -s "$$fresh/$$file" "$$file" || { echo "$$file is not what its protobuf file says: run make generate"; stale=1; }; \
 	done && $(GO) build -o "$$fresh/daemon" ./cmd/omni-infra-provider-oxide && \
+	"$$fresh/daemon" docs metrics | cmp -s - internal/docs/metrics.md || \
+		{ echo "internal/docs/metrics.md is not what the code says: run make generate"; stale=1; }; \
 	"$$fresh/daemon" machine-class reference | cmp -s - internal/docs/machine-class.md || \
 		{ echo "internal/docs/machine-class.md is not what the code says: run make generate"; stale=1; }; \
 	"$$fresh/daemon" machine-class example --name oxide-all-fields | cmp -s - hack/examples/machine-class-all-fields.yaml || \

@@ -10,8 +10,13 @@ import (
 // newLogger logs to standard error, all lines: sampling would hide what an
 // operator looks for.
 func newLogger(cfg config.Log) (*zap.Logger, error) {
+	return newLoggerAt(cfg, zap.NewAtomicLevelAt(cfg.Level))
+}
+
+// newLoggerAt is newLogger with a level that can be changed.
+func newLoggerAt(cfg config.Log, level zap.AtomicLevel) (*zap.Logger, error) {
 	z := zap.NewProductionConfig()
-	z.Level = zap.NewAtomicLevelAt(cfg.Level)
+	z.Level = level
 	z.Sampling = nil
 	z.DisableCaller = true
 	z.DisableStacktrace = true

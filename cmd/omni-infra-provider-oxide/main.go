@@ -55,8 +55,11 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return exitConfig
 	}
 
-	if errors.Is(err, errWrongClass) {
+	switch {
+	case errors.Is(err, errWrongClass), errors.Is(err, errUnwell):
 		return exitFailure
+	case errors.Is(err, errWrongConfig):
+		return exitConfig
 	}
 
 	if errors.Is(err, errUsage) {

@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
-	"sync"
 
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
@@ -70,14 +68,15 @@ func newRootCommand() *cobra.Command {
 		return serve(cmd.Context(), cfg)
 	}
 
-	root.AddCommand(newVersionCommand(), newMachineClassCommand(), newOrphansCommand(), newRequestsCommand(), newImagesCommand())
+	root.AddCommand(newVersionCommand(), newMachineClassCommand(), newOrphansCommand(), newRequestsCommand(), newImagesCommand(),
+		newStatusCommand(), newDoctorCommand(), newDiagnoseCommand(), newDocsCommand())
 
 	return root
 }
 
 // serve wires the daemon and runs it until ctx ends.
 func serve(ctx context.Context, cfg config.Config) error {
-	logger, err := newLogger(cfg.Log)
+	w, logger, err := newWindows(cfg)
 	if err != nil {
 		return err
 	}
@@ -112,12 +111,12 @@ func serve(ctx context.Context, cfg config.Config) error {
 		board.Note(fmt.Sprintf("insecure %d", i+1), "on", line)
 	}
 
-	stopHealth, err := serveHealth(ctx, logger, board, cfg.HealthAddress)
+	closeWindows, err := w.open(ctx, cfg, logger, board)
 	if err != nil {
 		return err
 	}
 
-	defer stopHealth()
+	defer closeWindows()
 
 	var times *lease.Times
 	if !cfg.Lease.Off {
@@ -137,39 +136,11 @@ func serve(ctx context.Context, cfg config.Config) error {
 		Settle: cfg.SettleTime, ScratchGrace: cfg.ScratchGrace, JoinTime: cfg.JoinTime,
 		Janitor: provider.JanitorMode(cfg.Janitor), JanitorGrace: cfg.JanitorGrace,
 		Lease: times, Host: host,
-		Board: board, Logger: logger,
+		Board: board, Logger: logger, Metrics: w.metrics,
 	})
 
 	err = daemon.Run(ctx)
 	logger.Info("stopped", zap.Error(err))
 
 	return err
-}
-
-// serveHealth serves health at the address, if there is one, until the function
-// it returns is called.
-func serveHealth(ctx context.Context, logger *zap.Logger, board *health.Board, address string) (func(), error) {
-	if address == "" {
-		return func() {}, nil
-	}
-
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
-	if err != nil {
-		return nil, fmt.Errorf("listening for health probes: %w", err)
-	}
-
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-
-	var serving sync.WaitGroup
-
-	serving.Go(func() {
-		if err := board.Serve(ctx, l); err != nil {
-			logger.Error("health is no longer served", zap.Error(err))
-		}
-	})
-
-	return func() {
-		cancel()
-		serving.Wait()
-	}, nil
 }

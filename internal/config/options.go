@@ -169,7 +169,7 @@ func workOptions() []option {
 		},
 		{
 			flag: "health-address", env: "HEALTH_ADDRESS", kind: "address",
-			help:  "HOST:PORT to serve /healthz and /readyz on; empty for not at all",
+			help:  "HOST:PORT to serve /healthz, /readyz and /metrics on; empty for not at all",
 			field: func(c *Config) any { return &c.HealthAddress },
 			read:  readHealthAddress,
 		},
