@@ -31,6 +31,10 @@ func (l leftovers) String() string {
 		fmt.Fprintf(&b, "disk %s (%s): %s\n", o.Name, o.State.State(), o.Description)
 	}
 
+	for _, o := range l.FloatingIPs {
+		fmt.Fprintf(&b, "floating address %s (on %q): %s\n", o.Name, o.InstanceId, o.Description)
+	}
+
 	for _, o := range l.Snapshots {
 		fmt.Fprintf(&b, "snapshot %s: %s\n", o.Name, o.Description)
 	}
@@ -49,6 +53,8 @@ type machines struct {
 	// disks are the roles and sizes in GiB of each machine's disks.
 	disks map[string]int
 	nics  int
+	// addresses says what else each has.
+	addresses addresses
 }
 
 func plain(set string, count int) machines {
@@ -60,9 +66,10 @@ func plain(set string, count int) machines {
 func (r *crashRun) rest(images []int, want ...machines) {
 	r.t.Helper()
 
-	count, disks := 0, 0
+	count, disks, floating := 0, 0, 0
 	for _, m := range want {
 		count += m.count
+		floating += m.count * m.addresses.made
 		disks += m.count * len(m.disks)
 	}
 
@@ -80,7 +87,7 @@ func (r *crashRun) rest(images []int, want ...machines) {
 
 		left := r.ours()
 
-		return len(left.Instances) == count && len(left.Disks) == disks && len(left.Snapshots) == 0 &&
+		return len(left.Instances) == count && len(left.Disks) == disks && len(left.Snapshots) == 0 && len(left.FloatingIPs) == floating &&
 			slices.Contains(images, left.Images())
 	})
 
@@ -153,6 +160,7 @@ func (r *crashRun) checkMachine(left leftovers, want machines, request operator.
 		r.t.Errorf("instance %s has %d interfaces", instance.Name, len(nics))
 	}
 
+	r.checkAddresses(instance.Id, request.ID, nics, want.addresses)
 	r.checkPatch(request.ID, instance.Id)
 }
 
@@ -196,4 +204,5 @@ func (r *crashRun) gone() {
 	r.until("the daemon's own records to be removed", func() bool { return len(r.leftOver()) == 0 })
 	r.checkOmni(0)
 	r.foreign.check(r.t, r.inventory())
+	r.checkDetached()
 }

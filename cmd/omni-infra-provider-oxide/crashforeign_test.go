@@ -62,6 +62,16 @@ func makeForeign(p *place, owner string) foreign {
 		Source:      oxide.ImageSource{Value: oxide.ImageSourceSnapshot{Id: snapshot.Id}},
 	}}))(p.t)
 
+	for name, description := range map[string]string{
+		"ip0-abcdefghij-workers-aaaaaa": mark(other, "oxide", naming.KindIP),
+		"ip1-abcdefghij-workers-aaaaaa": mark(owner, "oxide-2", naming.KindIP),
+		"ip2-abcdefghij-workers-aaaaaa": mark(owner, "oxide", naming.KindIP) + " and more",
+	} {
+		must(rack.FloatingIpCreate(ctx, oxide.FloatingIpCreateParams{Project: project, Body: &oxide.FloatingIpCreate{
+			Name: oxide.Name(name), Description: description,
+		}}))(p.t)
+	}
+
 	off := false
 	for name, description := range map[string]string{
 		"workers-aaaaaa": mark(other, "oxide", naming.KindInstance),
@@ -124,6 +134,12 @@ func describe(t *testing.T, r operator.Rack) foreign {
 		write(o.Id, o)
 	}
 
+	for _, o := range r.FloatingIPs {
+		// One that a class lists comes and goes.
+		o.InstanceId, o.TimeModified = "", nil
+		write(o.Id, o)
+	}
+
 	return all
 }
 
@@ -148,5 +164,6 @@ func (f foreign) without(r operator.Rack) operator.Rack {
 		Snapshots:     slices.DeleteFunc(r.Snapshots, func(o oxide.Snapshot) bool { return f[o.Id] != "" }),
 		ProjectImages: slices.DeleteFunc(r.ProjectImages, func(o oxide.Image) bool { return f[o.Id] != "" }),
 		SiloImages:    slices.DeleteFunc(r.SiloImages, func(o oxide.Image) bool { return f[o.Id] != "" }),
+		FloatingIPs:   slices.DeleteFunc(r.FloatingIPs, func(o oxide.FloatingIp) bool { return f[o.Id] != "" }),
 	}
 }

@@ -164,7 +164,11 @@ func (u *rules) nothingOf(let map[string]string, left leftovers) {
 	for _, o := range left.Disks {
 		look("disk", string(o.Name), o.Description)
 	}
+
+	for _, o := range left.FloatingIPs {
+		look("floating address", string(o.Name), o.Description)
+	}
 }
 
 // machineKinds are the kinds of objects that belong to one request.
-var machineKinds = []naming.Kind{naming.KindInstance, naming.KindBoot, naming.KindData}
+var machineKinds = []naming.Kind{naming.KindInstance, naming.KindBoot, naming.KindData, naming.KindIP}

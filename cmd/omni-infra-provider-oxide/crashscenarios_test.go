@@ -33,6 +33,7 @@ func scenarios() []scenario {
 		scaleDown(),
 		teardownDuringUpload(),
 		disksAndInterfaces(),
+		fixedAndFloating(),
 		lostAndLateCreates(),
 		rackMaintenance(),
 		twoReplicas(),

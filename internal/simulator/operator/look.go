@@ -132,11 +132,14 @@ type Rack struct {
 	Snapshots     []oxide.Snapshot
 	ProjectImages []oxide.Image
 	SiloImages    []oxide.Image
+	FloatingIPs   []oxide.FloatingIp
 }
 
 // Leftovers is the number of objects that should be gone when there is no
 // machine: everything but images.
-func (r Rack) Leftovers() int { return len(r.Instances) + len(r.Disks) + len(r.Snapshots) }
+func (r Rack) Leftovers() int {
+	return len(r.Instances) + len(r.Disks) + len(r.Snapshots) + len(r.FloatingIPs)
+}
 
 // Images is the number of images in the silo and the project.
 func (r Rack) Images() int { return len(r.ProjectImages) + len(r.SiloImages) }
@@ -167,6 +170,10 @@ func (o *Operator) Inventory(ctx context.Context) (Rack, error) {
 
 	if out.SiloImages, err = o.rack.ImageListAllPages(ctx, oxide.ImageListParams{}); err != nil {
 		return out, fmt.Errorf("listing images of the silo: %w", err)
+	}
+
+	if out.FloatingIPs, err = o.rack.FloatingIpListAllPages(ctx, oxide.FloatingIpListParams{Project: project}); err != nil {
+		return out, fmt.Errorf("listing floating addresses: %w", err)
 	}
 
 	return out, nil
