@@ -114,7 +114,7 @@ func TestEachFieldAtItsLimitIsThereAndOneBeyondIsRefused(t *testing.T) {
 		b.askIn("talos-workers", theRequest, written(class))
 		b.untilStage(theRequest, stageProvisioned)
 		b.checkAtTheLimit()
-	}, func(s *setup) {
+	}, bothVersions, func(s *setup) {
 		s.rack.JumboFrames = true
 		s.rack.Sleds = []simrack.Sled{{Name: "large", CPUs: 512, Memory: 4 << 40, Platform: "amd_turin_v2"}}
 	})
@@ -223,7 +223,7 @@ func TestClassesOfThePublishedProviderMakeTheSameInstances(t *testing.T) {
 				t.Errorf("%s: %+v, want %+v", id, got, c.want)
 			}
 		}
-	}, func(s *setup) {
+	}, bothVersions, func(s *setup) {
 		s.rack.JumboFrames = true
 		s.rack.Sleds = append(simrack.DefaultSleds(2), simrack.Sled{Name: "turin", CPUs: 128, Memory: 1 << 40, Platform: "amd_turin_v2"})
 	})
