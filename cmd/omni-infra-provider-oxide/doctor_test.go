@@ -88,6 +88,8 @@ type broken struct {
 	// says stands in the first line, with the exit code.
 	says string
 	code int
+	// class is given with --class, empty for none.
+	class string
 }
 
 func put(pairs ...string) func(*testing.T, *place, map[string]string) {
@@ -162,6 +164,19 @@ func fault(f rack.Fault) func(*testing.T, *place, map[string]string) {
 		if _, err := p.Rack.AddFault(f); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// once runs the daemon once, so that it is known in Omni.
+func once(t *testing.T, p *place, env map[string]string) {
+	t.Helper()
+
+	d := start(t, env)
+
+	p.waitRegistered("oxide")
+
+	if code := d.stop(); code != 0 {
+		t.Errorf("exit code %d", code)
 	}
 }
 
@@ -253,6 +268,24 @@ func setUps() []broken {
 		{name: "a rack in maintenance", spoil: fault(rack.Fault{Action: rack.ActionError, Operation: "ping", Status: 503, Message: "maintenance"}), says: "the rack's API does not answer", code: 1},
 		{name: "a wrong token", spoil: put("OXIDE_TOKEN", "oxide-token-wrong"), says: "the rack refuses the token", code: 1},
 		{name: "no role", site: withToken(rack.Token{SiloRole: rack.SiloNone}), says: "the token may not read", code: 1},
+		{name: "a class with a mistake", class: "project: talos\ncpus: 300\n", says: "cpus: 300 is over the limit of 254", code: 1},
+		{name: "no such project", class: "project: none\n", spoil: once, says: `project: "none" is not in the silo`, code: 1},
+		{
+			name: "no such VPC", class: "project: talos\nnetwork_interfaces:\n  - vpc_name: none\n    subnet_name: default\n", spoil: once,
+			says: `project "talos" has no VPC "none"`, code: 1,
+		},
+		{
+			name: "no such subnet", class: "project: talos\nnetwork_interfaces:\n  - vpc_name: default\n    subnet_name: none\n", spoil: once,
+			says: `VPC "default" has no subnet "none"`, code: 1,
+		},
+		{
+			name: "no default pool", site: site.Config{Rack: rack.Config{Pools: []rack.Pool{}}}, class: "project: talos\n", spoil: once,
+			says: "the silo has no default IPv4 address pool", code: 1,
+		},
+		{
+			name: "a full quota", site: site.Config{Rack: rack.Config{Quota: rack.Quota{CPUs: 2, Memory: 1 << 40, Storage: 1 << 40}}},
+			class: "project: talos\ncpus: 4\n", spoil: once, says: "the silo's quota of cpus has no room for one machine: 0 of 2 are used, it needs 4 more", code: 1,
+		},
 		{name: "a factory that is not there", spoil: func(t *testing.T, _ *place, env map[string]string) {
 			t.Helper()
 
@@ -287,7 +320,13 @@ func TestDoctorNamesTheCauseFirst(t *testing.T) {
 			}
 
 			before := len(p.changes())
-			code, out, errs := invoke(t, env, "doctor")
+			args := []string{"doctor"}
+
+			if b.class != "" {
+				args = append(args, "--class", classFile(t, b.class))
+			}
+
+			code, out, errs := invoke(t, env, args...)
 
 			if first := firstLine(out); !strings.Contains(first, b.says) || code != b.code {
 				t.Errorf("exit code %d, want %d; first line %q, want %q\n%s%s", code, b.code, first, b.says, out, errs)
