@@ -11,6 +11,11 @@ import _ "embed"
 //go:embed machine-class.md
 var MachineClass string
 
+// Errors is errors.md, on what people see of each kind of error.
+//
+//go:embed errors.md
+var Errors string
+
 // Metrics is metrics.md, on all metrics.
 //
 //go:embed metrics.md

@@ -29,6 +29,8 @@ const (
 	askEvery    = 5 * time.Minute
 	askAgain    = time.Minute // while something is wrong
 	askDeadline = 10 * time.Second
+	// longPause is longer than the first pauses between two tries of an upload.
+	longPause = time.Minute
 	// longOrphans is how long orphans may be there, beyond the janitor's grace,
 	// before health tells of them.
 	longOrphans = 10 * time.Minute
@@ -74,7 +76,9 @@ func (o *lookout) uploads() {
 	var failing []image.JobInfo
 
 	for _, j := range o.images.Jobs() {
-		if j.LastError != "" && j.Attempts > 1 {
+		// One that fails for the first time is tried again at once, unless a person
+		// must mend something.
+		if j.LastError != "" && (j.Attempts > 1 || time.Until(j.NextTry) > longPause) {
 			failing = append(failing, j)
 		}
 	}
