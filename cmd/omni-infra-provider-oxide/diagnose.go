@@ -84,7 +84,12 @@ func (d *diagnoseCommand) run(cmd *cobra.Command) error {
 		return err
 	}
 
-	silo, err := ways.rack(cfg)
+	access, err := readAccess(&cfg)
+	if err != nil {
+		return err
+	}
+
+	silo, err := ways.rack(cfg, access)
 	if err != nil {
 		return err
 	}

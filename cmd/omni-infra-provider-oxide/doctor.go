@@ -127,7 +127,13 @@ func (d *doctorCommand) prepare(cmd *cobra.Command) (doctor.Config, error) {
 	}
 
 	out.Config, out.Omni = cfg, ways.omni
-	out.Rack, err = ways.rack(cfg)
+
+	access, err := readAccess(&cfg)
+	if err != nil {
+		return out, err
+	}
+
+	out.Rack, err = ways.rack(cfg, access)
 
 	return out, err
 }

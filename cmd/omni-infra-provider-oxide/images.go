@@ -158,7 +158,12 @@ func (b *bringer) bring(cmd *cobra.Command) error {
 		return err
 	}
 
-	silo, err := ways.rack(cfg)
+	access, err := readAccess(&cfg)
+	if err != nil {
+		return err
+	}
+
+	silo, err := ways.rack(cfg, access)
 	if err != nil {
 		return err
 	}

@@ -94,7 +94,12 @@ func (l *imageLook) with(cmd *cobra.Command, use func(context.Context, *lifetime
 		return err
 	}
 
-	silo, err := ways.rack(cfg)
+	access, err := readAccess(&cfg)
+	if err != nil {
+		return err
+	}
+
+	silo, err := ways.rack(cfg, access)
 	if err != nil {
 		return err
 	}

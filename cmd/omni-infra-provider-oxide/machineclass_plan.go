@@ -113,7 +113,12 @@ func (p *planner) preview(ctx context.Context, cfg config.Config) (*provider.Pre
 		return nil, err
 	}
 
-	silo, err := ways.rack(cfg)
+	access, err := readAccess(&cfg)
+	if err != nil {
+		return nil, err
+	}
+
+	silo, err := ways.rack(cfg, access)
 	if err != nil {
 		return nil, err
 	}

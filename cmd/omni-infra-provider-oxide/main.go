@@ -1,6 +1,6 @@
 // Command omni-infra-provider-oxide gives Omni machines on an Oxide rack.
 //
-// It exits with 0 after SIGTERM or SIGINT, with 2 when its configuration is
+// It exits with 0 after SIGTERM or SIGINT (with 1, at once, after a second one), with 2 when its configuration is
 // wrong, and with 1 on any other failure. Commands that a person runs exit with
 // 3 when they refuse.
 package main
@@ -29,13 +29,25 @@ func main() {
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 
+// endOnSignals has the first signal end the process in good order, and the second
+// one at once.
+func endOnSignals(stop func()) {
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+
+	go func() {
+		<-signals
+		stop()
+		<-signals
+		os.Exit(exitFailure)
+	}()
+}
+
 func run(args []string, stdout, stderr io.Writer) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 
-	// The first signal ends the daemon in good order; with the handler gone the
-	// second one kills it.
-	context.AfterFunc(ctx, stop)
+	endOnSignals(stop)
 
 	root := newRootCommand()
 	root.SetArgs(args)

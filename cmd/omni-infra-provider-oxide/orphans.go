@@ -92,7 +92,12 @@ func (f *finder) with(cmd *cobra.Command, use func(context.Context, *janitor.Jan
 		return err
 	}
 
-	silo, err := ways.rack(cfg)
+	access, err := readAccess(&cfg)
+	if err != nil {
+		return err
+	}
+
+	silo, err := ways.rack(cfg, access)
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
@@ -33,7 +34,7 @@ serves one silo under one provider ID; machine classes refer to it by that ID.
 Every option has a flag and an environment variable; the flag wins. Secrets
 are taken from the environment or from files, never from the command line.
 
-It exits with 0 after SIGTERM, with 2 when its configuration is wrong, and
+It exits with 0 after SIGTERM, within --shutdown-grace, with 2 when its configuration is wrong, and
 with 1 on any other failure. An Omni or a rack that can not be reached is no
 failure: the daemon waits for it and says so.`
 
@@ -95,7 +96,12 @@ func serve(ctx context.Context, cfg config.Config) error {
 		return err
 	}
 
-	silo, err := ways.rack(cfg)
+	access, err := readAccess(&cfg)
+	if err != nil {
+		return err
+	}
+
+	silo, err := ways.rack(cfg, access)
 	if err != nil {
 		return err
 	}
@@ -131,13 +137,23 @@ func serve(ctx context.Context, cfg config.Config) error {
 		Schema: machineclass.Schema(), Omni: ways.omni, OmniKey: cfg.Omni.Key.Reveal(),
 		Rack: silo, Factory: factory, FactoryURL: cfg.Factory.URL,
 		ImageScope: image.Scope(cfg.Images.Scope), MaxUploads: cfg.Images.Uploads, KeepImages: keepImages(cfg),
-		FactoryAccess: cfg.Factory.Header, FactoryClear: cfg.Factory.Certificates.Insecure,
+		FactoryAccess: cfg.FactoryHeader(), FactoryClear: cfg.Factory.Certificates.Insecure,
 		Concurrency: cfg.Concurrency, MaxCreates: cfg.MaxCreates,
 		Settle: cfg.SettleTime, ScratchGrace: cfg.ScratchGrace, JoinTime: cfg.JoinTime,
 		Janitor: provider.JanitorMode(cfg.Janitor), JanitorGrace: cfg.JanitorGrace,
 		Lease: times, Host: host,
+		OxideAccess: access, Credentials: followed(&cfg), ShutdownGrace: cfg.ShutdownGrace,
 		Board: board, Logger: logger, Metrics: w.metrics,
 	})
+
+	// Whatever is left then, another process ends.
+	defer context.AfterFunc(ctx, func() {
+		logger.Info("ending", zap.Duration("grace", cfg.ShutdownGrace))
+		time.AfterFunc(cfg.ShutdownGrace, func() {
+			logger.Warn("the grace for the end is over, leaving the rest to the next process", zap.Duration("grace", cfg.ShutdownGrace))
+			os.Exit(0)
+		})
+	})()
 
 	err = daemon.Run(ctx)
 	logger.Info("stopped", zap.Error(err))

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/siderolabs/omni/client/pkg/client"
 
@@ -42,9 +44,41 @@ func newWays(cfg config.Config) (*ways, error) {
 }
 
 // rack makes the client of the rack.
-func (w *ways) rack(cfg config.Config) (*rack.Client, error) {
+func (w *ways) rack(cfg config.Config, access provider.OxideAccess) (*rack.Client, error) {
 	return rack.New(rack.Config{
-		Host: cfg.Oxide.Host, Token: cfg.Oxide.Token.Reveal(), Profile: cfg.Oxide.Profile, ConfigDir: cfg.Oxide.ConfigDir,
-		UserAgent: version.UserAgent(), Transport: w.silo,
+		Host: access.Host, Token: access.Token, UserAgent: version.UserAgent(), Transport: w.silo,
+		Calls: cfg.RackCalls, Changes: cfg.RackChanges,
 	})
+}
+
+// readAccess reads how the daemon is known at the rack now.
+func readAccess(cfg *config.Config) (provider.OxideAccess, error) {
+	a, err := cfg.ReadOxide()
+	if err != nil {
+		return provider.OxideAccess{}, fmt.Errorf("reading how the daemon is known at the rack: %w", err)
+	}
+
+	return provider.OxideAccess{Host: a.Host, Token: a.Token.Reveal(), Expires: a.Expires}, nil
+}
+
+// followed are the credentials that come from files, which may change.
+func followed(cfg *config.Config) provider.Credentials {
+	c := provider.Credentials{
+		JudgeOmniKey: func(key string) (time.Time, error) { return cfg.JudgeOmniKey(config.Secret(key), time.Now()) },
+		OmniKeyFrom:  cfg.Omni.KeyFile, OxideFrom: cfg.OxideFile(),
+	}
+
+	if c.OmniKeyFrom != "" {
+		c.OmniKey = func() (string, error) {
+			key, err := cfg.ReadOmniKey()
+
+			return key.Reveal(), err
+		}
+	}
+
+	if c.OxideFrom != "" {
+		c.Oxide = func() (provider.OxideAccess, error) { return readAccess(cfg) }
+	}
+
+	return c
 }

@@ -38,6 +38,9 @@ type Config struct {
 	// MaxCreates is how many instances and disks are created in the rack at
 	// once; a create holds a worker for as long as the rack takes.
 	MaxCreates int
+	// RackCalls and RackChanges bound the calls to the rack at once, and those of
+	// them that change something.
+	RackCalls, RackChanges int
 	// SettleTime is how long the outcome of a call without an answer counts
 	// as unknown.
 	SettleTime time.Duration
@@ -51,6 +54,8 @@ type Config struct {
 	JanitorGrace time.Duration
 	// JoinTime is how long after its start a machine may be unknown to Omni.
 	JoinTime time.Duration
+	// ShutdownGrace is how long the end may take after SIGTERM.
+	ShutdownGrace time.Duration
 	// HealthAddress is what /healthz and /readyz are served on, empty for not
 	// at all.
 	HealthAddress string
@@ -60,6 +65,8 @@ type Config struct {
 type Omni struct {
 	Endpoint string // URL with scheme https, or http or grpc without TLS
 	Key      Secret // service-account key of the provider, as omnictl printed it
+	// KeyFile is where Key comes from, empty without a file.
+	KeyFile string
 	// KeyExpiry is when the key expires, zero for never.
 	KeyExpiry time.Time
 
@@ -78,6 +85,7 @@ type Provider struct {
 type Oxide struct {
 	Host      string // URL with scheme
 	Token     Secret
+	TokenFile string // where Token comes from, empty without a file
 	Profile   string
 	ConfigDir string // of the CLI, empty for its own place
 
@@ -91,6 +99,8 @@ type Factory struct {
 	// Token, or Username and Password, are how the daemon is known there.
 	Username        string
 	Password, Token Secret
+	// PasswordFile and TokenFile are where they come from, empty without a file.
+	PasswordFile, TokenFile string
 
 	Certificates Certificates
 }

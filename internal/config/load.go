@@ -83,7 +83,10 @@ func (l *Loader) Load(lookupEnv func(string) (string, bool)) (Config, error) {
 	}
 
 	for _, o := range options() {
-		text, err := l.text(o, lookupEnv)
+		text, file, err := l.text(o, lookupEnv)
+		if o.secret {
+			*c.fileOf(o.flag) = file
+		}
 
 		switch {
 		case err != nil:
@@ -116,8 +119,8 @@ func (l *Loader) Load(lookupEnv func(string) (string, bool)) (Config, error) {
 }
 
 // text returns what the option is set to: by flag, else by variable, else by
-// default.
-func (l *Loader) text(o option, lookupEnv func(string) (string, bool)) (string, error) {
+// default; and the file that it comes from, if one does.
+func (l *Loader) text(o option, lookupEnv func(string) (string, bool)) (text, path string, err error) {
 	flag := l.values[o.flag]
 	plain, _ := lookupEnv(o.env)
 	plain = strings.TrimSpace(plain)
@@ -125,11 +128,11 @@ func (l *Loader) text(o option, lookupEnv func(string) (string, bool)) (string, 
 	if !o.secret {
 		switch {
 		case flag.set:
-			return strings.TrimSpace(flag.text), nil
+			return strings.TrimSpace(flag.text), "", nil
 		case plain != "":
-			return plain, nil
+			return plain, "", nil
 		default:
-			return o.def, nil
+			return o.def, "", nil
 		}
 	}
 
@@ -137,13 +140,17 @@ func (l *Loader) text(o option, lookupEnv func(string) (string, bool)) (string, 
 
 	switch {
 	case flag.set && flag.text != "":
-		return readSecret(flag.text)
+		text, err = readSecret(flag.text)
+
+		return text, flag.text, err
 	case plain != "" && file != "":
-		return "", fmt.Errorf("both %s and %s are set, only one may be", o.env, o.fileEnv())
+		return "", "", fmt.Errorf("both %s and %s are set, only one may be", o.env, o.fileEnv())
 	case file != "":
-		return readSecret(file)
+		text, err = readSecret(file)
+
+		return text, file, err
 	default:
-		return plain, nil
+		return plain, "", nil
 	}
 }
 

@@ -82,7 +82,7 @@ func TestDefaults(t *testing.T) {
 		Oxide:       Oxide{Host: "https://silo.sys.example.com", Token: token},
 		Lease:       Lease{Times: lease.Times{Duration: 20 * time.Second, Renew: 5 * time.Second, Stop: 12 * time.Second}},
 		Log:         Log{Level: zapcore.InfoLevel, Format: "json"},
-		Concurrency: 10, MaxCreates: 4, SettleTime: 2 * time.Minute, ScratchGrace: 2 * time.Minute, JoinTime: 15 * time.Minute, Janitor: JanitorOn, JanitorGrace: 10 * time.Minute,
+		Concurrency: 10, MaxCreates: 4, RackCalls: 16, RackChanges: 8, SettleTime: 2 * time.Minute, ScratchGrace: 2 * time.Minute, JoinTime: 15 * time.Minute, ShutdownGrace: 25 * time.Second, Janitor: JanitorOn, JanitorGrace: 10 * time.Minute,
 		Images: Images{Scope: ScopeAuto, Uploads: 4, Keep: 336 * time.Hour, Newest: 2},
 	}
 	if c != want {

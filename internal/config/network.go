@@ -113,6 +113,21 @@ func networkOptions() []option {
 	options = append(options, certificates("oxide", "OXIDE", "the rack", "", func(c *Config) *Certificates { return &c.Oxide.Certificates })...)
 	options = append(options, certificates("image-factory", "IMAGE_FACTORY", "the image factory", ", and send it credentials without TLS", func(c *Config) *Certificates { return &c.Factory.Certificates })...)
 
+	options = append(options,
+		option{
+			flag: "rack-calls", env: "RACK_CALLS", kind: "number", def: "16", required: true,
+			help:  "Calls to the rack at once, 1 to 200, without the writes of uploads",
+			field: func(c *Config) any { return &c.RackCalls },
+			read:  number(1, 200, func(c *Config) *int { return &c.RackCalls }),
+		},
+		option{
+			flag: "rack-changes", env: "RACK_CHANGES", kind: "number", def: "8", required: true,
+			help:  "How many of them may change something, 1 to 200",
+			field: func(c *Config) any { return &c.RackChanges },
+			read:  number(1, 200, func(c *Config) *int { return &c.RackChanges }),
+		},
+	)
+
 	return append(options,
 		option{
 			flag: factoryUsername, env: "IMAGE_FACTORY_USERNAME", kind: "name",

@@ -168,6 +168,12 @@ func workOptions() []option {
 			read:  duration(func(c *Config) *time.Duration { return &c.JoinTime }),
 		},
 		{
+			flag: "shutdown-grace", env: "SHUTDOWN_GRACE", kind: "duration", def: "25s", required: true,
+			help:  "How long the daemon may take to end after SIGTERM, 1s to 24h; less than what a supervisor kills it after",
+			field: func(c *Config) any { return &c.ShutdownGrace },
+			read:  duration(func(c *Config) *time.Duration { return &c.ShutdownGrace }),
+		},
+		{
 			flag: "health-address", env: "HEALTH_ADDRESS", kind: "address",
 			help:  "HOST:PORT to serve /healthz, /readyz and /metrics on; empty for not at all",
 			field: func(c *Config) any { return &c.HealthAddress },

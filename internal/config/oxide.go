@@ -3,10 +3,7 @@ package config
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
-
-	"github.com/oxidecomputer/oxide.go/oxide"
 )
 
 // oxideAccess makes sure that there is one way to the rack. The Oxide client
@@ -59,25 +56,18 @@ func labels(flags ...string) string {
 	return strings.Join(texts, " and ")
 }
 
-// profileExists asks the Oxide client, which makes no call yet.
+// profileExists reads the profile, which may change later.
 func profileExists(o Oxide, label string) error {
-	dir := o.ConfigDir
-	if dir == "" {
-		home, err := os.UserHomeDir()
-		if err != nil {
-			return fmt.Errorf("%s: looking for the Oxide CLI's files: %w", label, err)
-		}
-
-		dir = filepath.Join(home, ".config", "oxide")
+	path, err := o.credentials()
+	if err != nil {
+		return fmt.Errorf("%s: looking for the Oxide CLI's files: %w", label, err)
 	}
 
-	path := filepath.Join(dir, "credentials.toml")
 	if _, err := os.Stat(path); err != nil {
 		return fmt.Errorf("%s: looking for the Oxide CLI's credentials: %w", label, err)
 	}
 
-	// Its error may quote from the file, which holds tokens.
-	if _, err := oxide.NewClient(oxide.WithProfile(o.Profile), oxide.WithConfigDir(dir)); err != nil {
+	if _, err := o.readProfile(); err != nil {
 		return fmt.Errorf("%s: %s has no profile %q with a host and a token that can be read", label, path, o.Profile)
 	}
 

@@ -27,6 +27,8 @@ type Board struct {
 	conditions map[string]condition
 	role       string
 	mounted    map[string]http.Handler
+
+	probe chan struct{}
 }
 
 // condition is what is known of one need or other subject. An empty key is good.
@@ -39,7 +41,7 @@ type condition struct {
 
 // NewBoard makes a board on which none of the needs is known to be met.
 func NewBoard(logger *zap.Logger, needs ...string) *Board {
-	b := &Board{logger: logger, needs: needs, conditions: map[string]condition{}}
+	b := &Board{logger: logger, needs: needs, conditions: map[string]condition{}, probe: make(chan struct{}, 1)}
 
 	for _, n := range needs {
 		b.conditions[n] = condition{text: "not yet known"}

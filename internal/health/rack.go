@@ -51,8 +51,17 @@ func (b *Board) WatchRack(ctx context.Context, r Rack) {
 		select {
 		case <-ctx.Done():
 			return
+		case <-b.probe:
 		case <-time.After(next):
 		}
+	}
+}
+
+// ProbeRack has WatchRack look at once: something has changed.
+func (b *Board) ProbeRack() {
+	select {
+	case b.probe <- struct{}{}:
+	default:
 	}
 }
 
@@ -85,12 +94,14 @@ func rackTrouble(host string, err error, known bool) (key, text string) {
 	}
 
 	switch class {
+	case rack.ClassBusy, rack.ClassFenced:
+		return rack.ClassBusy.String(), "the rack at " + host + " is overloaded or under maintenance: " + rack.Reason(err)
 	case rack.ClassCredentials:
-		return class.String(), "the rack at " + host + " refuses the token, renew it and start the daemon again: " + rack.Reason(err)
+		return class.String(), "the rack at " + host + " refuses the token (OXIDE_TOKEN), renew it: " + rack.Reason(err)
 	case rack.ClassInternal:
 		return class.String(), "what answers at " + host + " is no Oxide API, or is not well: " + rack.Reason(err)
 	case rack.ClassVersion:
-		return class.String(), "the rack at " + host + " does not speak our API version " + version.OxideAPIVersion + ": " + rack.Reason(err)
+		return class.String(), version.OxideAPI("the rack at "+host, rack.Reason(err))
 	case rack.ClassLost:
 		return class.String(), "the rack at " + host + " can not be reached: " + rack.Reason(err)
 	default:

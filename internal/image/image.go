@@ -204,6 +204,8 @@ type Config struct {
 	Abandon time.Duration
 	// Meter counts; nil counts nothing.
 	Meter Meter
+	// End is when the undoing of Run's end must have ended; nil is for no such time.
+	End context.Context //nolint:containedctx // of the process, not of a call
 }
 
 // Meter counts what is worth counting.

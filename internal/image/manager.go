@@ -89,7 +89,7 @@ func New(cfg Config) *Manager {
 }
 
 // Run does the work until ctx ends, then cancels all jobs, undoes their
-// scratch for at most ten seconds and returns when every goroutine has ended.
+// scratch for at most ten seconds, and not beyond Config.End, and returns when every goroutine has ended.
 // What is left is undone by the sweep of a later process. It may be called
 // once.
 func (m *Manager) Run(ctx context.Context) error {
@@ -123,6 +123,10 @@ func (m *Manager) Run(ctx context.Context) error {
 
 	stop := time.AfterFunc(shutdownGrace, cancelUndo)
 	defer stop.Stop()
+
+	if m.cfg.End != nil {
+		defer context.AfterFunc(m.cfg.End, cancelUndo)()
+	}
 
 	m.undoing.Wait()
 	m.endRun(undoCtx)

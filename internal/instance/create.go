@@ -101,6 +101,10 @@ func (m *Machines) CreateDue(spec *specs.InstanceSpec) bool {
 // stampAttempt stores that a create is about to be made, once a place for it is
 // near: the stored time must be young when the call goes out.
 func (m *Machines) stampAttempt(spec *specs.InstanceSpec) error {
+	if err := mayTry(m.refusedCreates, spec.GetPlan(), creating); err != nil {
+		return err
+	}
+
 	if err := m.askPlace(spec); err != nil {
 		return err
 	}
@@ -241,11 +245,19 @@ func (m *Machines) create(ctx context.Context, spec *specs.InstanceSpec, userDat
 		return m.stampAttempt(spec)
 	}
 
+	if err := mayTry(m.refusedCreates, spec.GetPlan(), creating); err != nil {
+		m.creates.Leave(spec.GetPlan().GetRequestId())
+
+		return err
+	}
+
 	if err := m.askPlace(spec); err != nil {
 		return err
 	}
 
 	made, err := m.callCreate(ctx, spec, userData)
+	triedFor(m.refusedCreates, spec.GetPlan(), err)
+
 	if err == nil {
 		spec.InstanceId, spec.Create = made.Id, nil
 

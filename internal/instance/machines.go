@@ -43,6 +43,7 @@ import (
 	"github.com/oxidecomputer/oxide.go/oxide"
 
 	"github.com/oxidecomputer/omni-infra-provider-oxide/api/specs"
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/backoff"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/naming"
 )
 
@@ -95,7 +96,10 @@ type Machines struct {
 	// deletes is one place: the rack gets parallel deletes of disks wrong at
 	// times, and a disk then comes back faulted under another name.
 	deletes *Places
-	now     func() time.Time
+	// refusedCreates and refusedStarts have one of many that are alike try for all.
+	refusedCreates, refusedStarts *backoff.Shared
+
+	now func() time.Time
 	// since is when this process began: whatever an earlier one had under way was
 	// given up by then.
 	since time.Time
@@ -128,7 +132,7 @@ type memory struct {
 
 // New makes Machines.
 func New(cfg Config) *Machines {
-	return &Machines{
+	m := &Machines{
 		cfg:     cfg,
 		creates: NewPlaces(cfg.MaxCreates, 2*time.Second),
 		starts:  NewPlaces(cfg.MaxCreates/2, time.Second),
@@ -140,6 +144,11 @@ func New(cfg Config) *Machines {
 			lines: map[string]line{}, claims: map[string]claim{}, gaveUp: map[string]time.Time{}, stamped: map[string]time.Time{},
 		},
 	}
+
+	now := func() time.Time { return m.now() }
+	m.refusedCreates, m.refusedStarts = newShared(now), newShared(now)
+
+	return m
 }
 
 func (m *Machines) mark(requestID string, kind naming.Kind) naming.Mark {

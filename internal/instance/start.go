@@ -62,6 +62,10 @@ func (m *Machines) start(ctx context.Context, spec *specs.InstanceSpec, state ox
 		}
 	}
 
+	if err := mayTry(m.refusedStarts, spec.GetPlan(), "starting the instance: "); err != nil {
+		return err
+	}
+
 	waits, err := m.inTurn(ctx, m.starts, spec.GetPlan().GetRequestId(), "start the instance", func(ctx context.Context) error {
 		// This step may have begun long before the request was given up. A guest that
 		// boots after that joins Omni for a request that is gone, and stays in its
@@ -78,6 +82,13 @@ func (m *Machines) start(ctx context.Context, spec *specs.InstanceSpec, state ox
 
 	if waits != nil {
 		return waits
+	}
+
+	if class := rack.ClassOf(err); class == rack.ClassCapacity || err == nil {
+		triedFor(m.refusedStarts, spec.GetPlan(), err)
+	} else {
+		// About this instance.
+		m.refusedStarts.Leave(spec.GetPlan().GetRequestId())
 	}
 
 	spec.Start = &specs.Attempt{At: timestamppb.New(m.now()), Count: attempt.GetCount() + 1}

@@ -122,6 +122,8 @@ func (m *Machines) giveBack(key string) {
 // leave gives up every place and memory of a request and its instance.
 func (m *Machines) leave(requestID, instanceID string) {
 	m.creates.Leave(requestID)
+	m.refusedCreates.Leave(requestID)
+	m.refusedStarts.Leave(requestID)
 	m.starts.Leave(requestID)
 	m.starts.Leave(naming.RequestKey(requestID))
 	m.deletes.Leave(naming.RequestKey(requestID))

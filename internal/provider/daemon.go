@@ -39,6 +39,10 @@ type Options struct {
 	// Omni and OmniKey say which Omni, and as whom.
 	Omni    Way
 	OmniKey string
+	// OxideAccess is how Rack is known there at first, Credentials are how both may
+	// change.
+	OxideAccess OxideAccess
+	Credentials Credentials
 
 	Rack    *rack.Client
 	Factory *talos.Factory
@@ -78,6 +82,9 @@ type Options struct {
 	Lease *lease.Times
 	Host  string
 
+	// ShutdownGrace is how long after the end of Run's context Run may take.
+	ShutdownGrace time.Duration
+
 	Board  *health.Board
 	Logger *zap.Logger
 	// Metrics count; nil makes some that nobody reads.
@@ -107,6 +114,19 @@ type Daemon struct {
 	states  *stateLook
 	watcher atomic.Pointer[watcher.Watcher]
 
+	// keys holds the key for Omni, token how the daemon is known at the rack. known
+	// is the owner and silo the silo that this process has seen, by which new ones
+	// are judged; nil at first.
+	keys        *keys
+	token       atomic.Pointer[OxideAccess]
+	known, silo atomic.Pointer[string]
+
+	// barred says that Omni does not take the key as the provider's.
+	barred atomic.Bool
+
+	// stop is the context of Run, end that of what may go on for a while after it.
+	stop, end context.Context //nolint:containedctx // of the process, not of a call
+
 	// stale says that somebody else has worked since, so that it must be made anew.
 	stale bool
 
@@ -124,8 +144,15 @@ func NewDaemon(opts Options) *Daemon {
 
 	opts.Rack = opts.Rack.Observed(opts.Metrics)
 
-	d := &Daemon{opts: opts, states: newStateLook(opts.Logger, opts.Board)}
+	d := &Daemon{opts: opts, states: newStateLook(opts.Logger, opts.Board), keys: newKeys(opts.OmniKey)}
 	opts.Metrics.Read(d.Facts)
+
+	if judge := opts.Credentials.JudgeOmniKey; judge != nil {
+		if expires, err := judge(opts.OmniKey); err == nil {
+			d.keys.set(opts.OmniKey, expires)
+		}
+	}
+
 	d.newKeeper()
 
 	return d
@@ -142,6 +169,14 @@ var errOwnerChanged = errors.New("the owner ID stored in Omni is another one now
 func (d *Daemon) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 
+	end, giveUp := context.WithCancel(context.WithoutCancel(ctx))
+	defer giveUp()
+
+	d.stop, d.end = ctx, end
+
+	stopWatch := context.AfterFunc(ctx, func() { time.AfterFunc(lingering(d.opts.ShutdownGrace), giveUp) })
+	defer stopWatch()
+
 	var loops sync.WaitGroup
 
 	// The last link is closed after all work has ended: what work leaves behind it
@@ -157,9 +192,23 @@ func (d *Daemon) Run(ctx context.Context) error {
 	}()
 
 	loops.Go(func() { d.opts.Board.WatchRack(ctx, d.opts.Rack) })
+	loops.Go(func() { d.followCredentials(ctx) })
 
 	return d.lead(ctx, cancel)
 }
+
+// lingering is how much of the grace is for calls in flight and for undoing; the
+// rest is for freeing the lease.
+func lingering(grace time.Duration) time.Duration {
+	if grace == 0 {
+		grace = DefaultShutdownGrace
+	}
+
+	return max(grace-6*time.Second, grace*3/4)
+}
+
+// DefaultShutdownGrace ends before Kubernetes kills, after 30 s.
+const DefaultShutdownGrace = 25 * time.Second
 
 // makeWork builds what needs the owner's ID.
 func (d *Daemon) makeWork(owner string) *image.Manager {
@@ -172,7 +221,7 @@ func (d *Daemon) makeWork(owner string) *image.Manager {
 		Source: image.FactorySource{Factory: d.opts.Factory, Address: d.factoryAddress},
 		Runs:   &Runs{State: d.state, ID: run}, Log: d.opts.Logger,
 		Owner: owner, Provider: d.opts.ProviderID, Run: run, Grace: d.opts.ScratchGrace,
-		Scope: d.opts.ImageScope, Uploads: uploadsWithin(debug.SetMemoryLimit(-1), d.opts.MaxUploads), Meter: d.opts.Metrics,
+		End: d.end, Scope: d.opts.ImageScope, Uploads: uploadsWithin(debug.SetMemoryLimit(-1), d.opts.MaxUploads), Meter: d.opts.Metrics,
 	})
 
 	d.machines = instance.New(instance.Config{

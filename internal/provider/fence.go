@@ -18,12 +18,8 @@ type fence struct {
 	may func() error
 }
 
-// fenced is the state behind the lease.
+// fenced is the state behind the lease, and behind the key.
 func (d *Daemon) fenced(st state.CoreState) state.CoreState { //nolint:ireturn // it stands in for another one
-	if d.keeper == nil {
-		return st
-	}
-
 	return fence{CoreState: st, may: d.check}
 }
 

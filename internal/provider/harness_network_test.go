@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"google.golang.org/grpc/encoding"
@@ -21,6 +22,8 @@ type network struct {
 	listeners map[string]*bufconn.Listener
 	// cert makes the Omni API speak TLS.
 	cert *tls.Certificate
+	// open counts the connections that were dialed and not closed.
+	open atomic.Int64
 }
 
 func newNetwork() *network {
@@ -56,8 +59,29 @@ func (n *network) dialer(name string) func(context.Context, string) (net.Conn, e
 			return nil, errRefused
 		}
 
-		return l.DialContext(ctx)
+		conn, err := l.DialContext(ctx)
+		if err != nil {
+			return nil, err
+		}
+
+		n.open.Add(1)
+
+		return &dialed{Conn: conn, closed: sync.OnceFunc(func() { n.open.Add(-1) })}, nil
 	}
+}
+
+// dialed is a connection that is counted until it is closed.
+type dialed struct {
+	net.Conn
+
+	closed func()
+}
+
+// Close implements net.Conn.
+func (c *dialed) Close() error {
+	c.closed()
+
+	return c.Conn.Close()
 }
 
 // serve answers HTTP under a name until the test ends, and gives a transport

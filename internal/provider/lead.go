@@ -33,7 +33,7 @@ func (d *Daemon) newKeeper() {
 		return
 	}
 
-	d.leaseStore = &leaseStore{open: d.newClient}
+	d.leaseStore = &leaseStore{keys: d.keys, open: d.newClient}
 	d.keeper = lease.New(lease.Config{
 		Store: d.leaseStore, Type: resourceType(leaseName), Namespace: namespace(), Host: d.opts.Host, Times: *d.opts.Lease,
 		Unused: d.neverUsed, Told: d.toldOfLease, Mend: needsPerson, Deposed: d.deposed, Log: d.opts.Logger,
@@ -59,6 +59,7 @@ func (d *Daemon) neverUsed(ctx context.Context) (bool, error) {
 func (d *Daemon) toldOfLease(role lease.Role, err error) {
 	d.opts.Board.Role(role.String())
 	d.countLease(role, err)
+	d.bar(err)
 
 	switch {
 	case err != nil && (!role.Holding || needsPerson(err)):
@@ -104,8 +105,26 @@ func (d *Daemon) deposed() {
 	}
 }
 
+// errBarred keeps work from Omni that Omni does not take as the provider's: an
+// administrator's key may put finalizers on requests, and nothing else of ours.
+var errBarred = errors.New("Omni does not take the daemon's key as the provider's")
+
+// bar notes whether Omni takes the key as the provider's.
+func (d *Daemon) bar(err error) {
+	switch {
+	case err == nil:
+		d.barred.Store(false)
+	case needsPerson(err):
+		d.barred.Store(true)
+	}
+}
+
 // check answers nil while this process may change something.
 func (d *Daemon) check() error {
+	if d.barred.Load() {
+		return errBarred
+	}
+
 	if d.keeper == nil {
 		return nil
 	}
@@ -116,21 +135,23 @@ func (d *Daemon) check() error {
 // strictRack is the rack for work that is done by steps and loops: a call that
 // must not go out fails at once.
 func (d *Daemon) strictRack() *rack.Client {
+	r := d.opts.Rack.Outliving(d.stop, d.end)
 	if d.keeper == nil {
-		return d.opts.Rack
+		return r
 	}
 
-	return d.opts.Rack.Behind(strictGate{d.keeper})
+	return r.Behind(strictGate{d.keeper})
 }
 
 // patientRack is the rack for uploads, which wait for a lease that was lost
 // because Omni was away.
 func (d *Daemon) patientRack() *rack.Client {
+	r := d.opts.Rack.Outliving(d.stop, d.end)
 	if d.keeper == nil {
-		return d.opts.Rack
+		return r
 	}
 
-	return d.opts.Rack.Behind(d.keeper)
+	return r.Behind(d.keeper)
 }
 
 var _ rack.Gate = (*lease.Keeper)(nil)
@@ -146,20 +167,31 @@ func (g strictGate) Await(context.Context) error { return g.Check() }
 // died without a word is not noticed for even longer. Only the keeper's goroutine
 // uses it.
 type leaseStore struct {
-	open   func() (*client.Client, error)
+	keys   *keys
+	open   func(key string) (*client.Client, error)
 	client *client.Client
+	// changed is closed when client's key is not the newest any more.
+	changed <-chan struct{}
 }
 
 var _ lease.Store = (*leaseStore)(nil)
 
 func (s *leaseStore) state() (state.State, error) {
+	select {
+	case <-s.changed:
+		s.close()
+	default:
+	}
+
 	if s.client == nil {
-		c, err := s.open()
+		key, changed := s.keys.now()
+
+		c, err := s.open(key)
 		if err != nil {
 			return nil, err
 		}
 
-		s.client = c
+		s.client, s.changed = c, changed
 	}
 
 	return s.client.Omni().State(), nil

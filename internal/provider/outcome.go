@@ -65,6 +65,10 @@ func outcome(ctx context.Context, err error) error {
 }
 
 func rackOutcome(err error) error {
+	if after := rack.After(err); after > 0 {
+		return wait(err.Error(), after+spread(5*time.Second))
+	}
+
 	switch class := rack.ClassOf(err); class {
 	case rack.ClassCapacity:
 		return wait(err.Error(), spread(30*time.Second))
@@ -73,11 +77,11 @@ func rackOutcome(err error) error {
 	case rack.ClassBusy, rack.ClassInternal, rack.ClassLost, rack.ClassFenced:
 		return wait(err.Error(), spread(15*time.Second))
 	case rack.ClassCredentials:
-		return &mending{fmt.Errorf("the rack refuses the daemon's token (OXIDE_TOKEN), renew it and start the daemon again: %w", err)}
+		return &mending{fmt.Errorf("the rack refuses the daemon's token (OXIDE_TOKEN), renew it: %w", err)}
 	case rack.ClassForbidden:
 		return &mending{fmt.Errorf("the daemon's token (OXIDE_TOKEN) lacks a role on the rack: %w", err)}
 	case rack.ClassVersion:
-		return &mending{fmt.Errorf("the rack does not speak our API version %s: %w", version.OxideAPIVersion, err)}
+		return &mending{errors.New(version.OxideAPI("the rack", rack.Reason(err)))}
 	case rack.ClassOK, rack.ClassGone, rack.ClassExists, rack.ClassInvalid:
 		return &mending{err}
 	}

@@ -112,7 +112,7 @@ func (p *Provisioner) draft(ctx context.Context, logger *zap.Logger, pctx Contex
 
 	shape(plan, class)
 
-	if err := p.resolve(ctx, plan, class); err != nil {
+	if err := p.resolveOnce(ctx, plan, class); err != nil {
 		return nil, err
 	}
 

@@ -31,6 +31,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/oxidecomputer/omni-infra-provider-oxide/api/specs"
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/backoff"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/image"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/instance"
 )
@@ -96,6 +97,10 @@ type Provisioner struct {
 	// previewing plans also what the quota has no room for: a person sees that.
 	previewing bool
 	gauge      gauge
+	turns      turns
+	// missing has one of many requests that name something which is not in the rack
+	// look for all.
+	missing backoff.Shared
 }
 
 // Context is what the SDK hands to a step.
@@ -186,6 +191,12 @@ func (p *Provisioner) step(name string, run stepFunc) provision.Step[*Instance] 
 			end(cause, err)
 		}()
 
+		if !p.turns.begin(ctx) {
+			return outcome(ctx, context.Cause(ctx))
+		}
+
+		defer p.turns.end()
+
 		cause = run(ctx, logger, pctx)
 
 		return outcome(ctx, cause)
@@ -211,6 +222,12 @@ func (p *Provisioner) Deprovision(ctx context.Context, logger *zap.Logger, res *
 			err = outcome(ctx, fmt.Errorf("internal error in teardown: please report it"))
 		}
 	}()
+
+	if !p.turns.begin(ctx) {
+		return outcome(ctx, context.Cause(ctx))
+	}
+
+	defer p.turns.end()
 
 	cause = p.deprovision(ctx, logger, res, request)
 	if cause == nil {

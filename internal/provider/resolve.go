@@ -2,6 +2,7 @@ package provider
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/oxidecomputer/omni-infra-provider-oxide/api/specs"
@@ -10,6 +11,33 @@ import (
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/naming"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/rack"
 )
+
+// resolveOnce resolves unless the same has just been found missing for another
+// request.
+func (p *Provisioner) resolveOnce(ctx context.Context, plan *specs.Plan, class machineclass.Class) error {
+	if p.previewing {
+		return p.resolve(ctx, plan, class)
+	}
+
+	names := fmt.Sprintf("%q %+v %q %+v", class.Project, class.NICs, class.AntiAffinityGroups, class.ExternalIPs)
+
+	if why, _ := p.missing.Ask(names, plan.GetRequestId()); why != nil {
+		return why
+	}
+
+	err := p.resolve(ctx, plan, class)
+
+	switch m, ok := errors.AsType[*instance.Mend](err); {
+	case err == nil:
+		p.missing.Done(names, plan.GetRequestId())
+	case ok && rack.ClassOf(m.Cause) == rack.ClassGone:
+		p.missing.Failed(names, plan.GetRequestId(), m)
+	default:
+		p.missing.Leave(plan.GetRequestId())
+	}
+
+	return err
+}
 
 // resolve looks up everything that the class names. What is missing is named
 // with its field, before anything is uploaded or made.

@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/reach"
+	compat "github.com/oxidecomputer/omni-infra-provider-oxide/internal/version"
 )
 
 const (
@@ -55,7 +56,8 @@ func (d *Daemon) supervise(ctx context.Context, started func(owner string)) erro
 
 	for {
 		began := time.Now()
-		err := d.link(ctx, started)
+		key, changed := d.keys.now()
+		err := d.link(ctx, key, changed, started)
 
 		if ctx.Err() != nil {
 			if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
@@ -69,8 +71,14 @@ func (d *Daemon) supervise(ctx context.Context, started func(owner string)) erro
 			return err
 		}
 
-		if time.Since(began) > linkWell {
+		if time.Since(began) > linkWell || errors.Is(err, errKeyChanged) {
 			pause = linkPause
+		}
+
+		if errors.Is(err, errKeyChanged) {
+			d.opts.Logger.Info("making a link to Omni with the new key")
+
+			continue
 		}
 
 		key, text := omniTrouble(d.opts.Omni.Endpoint, err)
@@ -80,6 +88,7 @@ func (d *Daemon) supervise(ctx context.Context, started func(owner string)) erro
 
 		select {
 		case <-ctx.Done():
+		case <-changed:
 		case <-time.After(spread(pause)):
 		}
 
@@ -88,9 +97,9 @@ func (d *Daemon) supervise(ctx context.Context, started func(owner string)) erro
 }
 
 // newClient makes a client of Omni; it makes no call.
-func (d *Daemon) newClient() (*client.Client, error) {
+func (d *Daemon) newClient(key string) (*client.Client, error) {
 	return client.New(d.opts.Omni.address(), append([]client.Option{
-		client.WithServiceAccount(d.opts.OmniKey),
+		client.WithServiceAccount(key),
 		client.WithOmniClientOptions(omni.WithProviderID(d.opts.ProviderID)),
 		client.WithGrpcOpts(grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: time.Second, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 5 * time.Second},
@@ -99,9 +108,10 @@ func (d *Daemon) newClient() (*client.Client, error) {
 	}, d.opts.Omni.Options...)...)
 }
 
-// link makes one link to Omni and serves until it breaks.
-func (d *Daemon) link(ctx context.Context, started func(owner string)) error {
-	c, err := d.newClient()
+// link makes one link to Omni and serves until it breaks, or the key is not the
+// newest any more.
+func (d *Daemon) link(ctx context.Context, key string, changed <-chan struct{}, started func(owner string)) error {
+	c, err := d.newClient(key)
 	if err != nil {
 		return err
 	}
@@ -121,6 +131,12 @@ func (d *Daemon) link(ctx context.Context, started func(owner string)) error {
 		return err
 	}
 
+	if err := compat.Omni(version); err != nil {
+		d.opts.Board.Note("version of Omni", version, err.Error())
+	} else {
+		d.opts.Board.OK("version of Omni")
+	}
+
 	if err := d.prepare(ctx, st, started); err != nil {
 		return err
 	}
@@ -130,7 +146,7 @@ func (d *Daemon) link(ctx context.Context, started func(owner string)) error {
 		return err
 	}
 
-	return d.serve(ctx, st, schematics)
+	return d.serve(ctx, changed, st, schematics)
 }
 
 // prepare makes sure of what is stored in Omni before the SDK works with it.
@@ -147,6 +163,7 @@ func (d *Daemon) prepare(ctx context.Context, st state.State, started func(owner
 		return err
 	}
 
+	d.known.Store(&owner)
 	d.current.Store(&st)
 
 	if d.last != nil {
@@ -167,8 +184,15 @@ func (d *Daemon) prepare(ctx context.Context, st state.State, started func(owner
 }
 
 // serve runs the SDK over one link.
-func (d *Daemon) serve(ctx context.Context, st state.State, schematics provision.FactoryClient) error {
-	ctx, cancel := context.WithCancelCause(ctx)
+func (d *Daemon) serve(ctx context.Context, changed <-chan struct{}, st state.State, schematics provision.FactoryClient) error {
+	asked := ctx
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+
+	d.work.turns.open()
+
+	if d.keeper == nil {
+		d.bar(nil)
+	}
 
 	beating := make(chan struct{})
 
@@ -178,7 +202,15 @@ func (d *Daemon) serve(ctx context.Context, st state.State, schematics provision
 		d.pulse(ctx, st, cancel)
 	}()
 
-	defer func() { <-beating }()
+	ending := make(chan struct{})
+
+	go func() {
+		defer close(ending)
+
+		d.endInOrder(asked, changed, ctx, cancel)
+	}()
+
+	defer func() { <-beating; <-ending }()
 	defer cancel(nil)
 
 	p, err := infra.NewProvider(d.opts.ProviderID, d.work, infra.ProviderConfig{
@@ -197,12 +229,37 @@ func (d *Daemon) serve(ctx context.Context, st state.State, schematics provision
 		infra.WithHealthCheckInterval(healthEvery),
 	)
 
+	if errors.Is(context.Cause(ctx), errKeyChanged) {
+		return errKeyChanged
+	}
+
 	// The SDK takes any end of its context for a wish.
 	if cause := context.Cause(ctx); err == nil && cause != nil && !errors.Is(cause, context.Canceled) {
 		return cause
 	}
 
 	return err
+}
+
+// endInOrder ends what runs under ctx when asked has ended or the key has changed:
+// after the steps that run, unless this process may do nothing any more.
+func (d *Daemon) endInOrder(asked context.Context, changed <-chan struct{}, ctx context.Context, end context.CancelCauseFunc) { //nolint:revive // ctx is what is ended
+	var why error
+
+	select {
+	case <-ctx.Done():
+		return
+	case <-asked.Done():
+		why = context.Cause(asked)
+	case <-changed:
+		why = errKeyChanged
+	}
+
+	if d.check() == nil {
+		d.drain(ctx)
+	}
+
+	end(why)
 }
 
 // pulse proves the link until ctx ends. A link whose key is refused is ended:
@@ -227,7 +284,14 @@ func (d *Daemon) pulse(ctx context.Context, st state.State, end context.CancelCa
 		case ctx.Err() != nil:
 			return
 		case err == nil:
-			d.opts.Board.OK(NeedOmni)
+			// With a lease its renewals tell more: they write.
+			if d.keeper == nil {
+				d.bar(nil)
+			}
+
+			if !d.barred.Load() {
+				d.opts.Board.OK(NeedOmni)
+			}
 
 			refused = 0
 
@@ -236,6 +300,7 @@ func (d *Daemon) pulse(ctx context.Context, st state.State, end context.CancelCa
 
 		key, text := omniTrouble(d.opts.Omni.Endpoint, err)
 		d.opts.Board.Trouble(NeedOmni, key, text)
+		d.bar(err)
 
 		switch {
 		case errors.Is(err, errOwnerChanged), state.IsNotFoundError(err):

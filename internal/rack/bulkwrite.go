@@ -14,7 +14,7 @@ const MaxChunk = 512 << 10
 // StartBulkWrite moves a disk from import_ready to importing_from_bulk_writes.
 // A second call fails.
 func (c *Client) StartBulkWrite(ctx context.Context, diskID string) error {
-	return run(fill(ctx), c, "starting the import", sagaDeadline, func(ctx context.Context) error {
+	return fill(ctx, c, "starting the import", sagaDeadline, func(ctx context.Context) error {
 		return c.api.DiskBulkWriteImportStart(ctx, oxide.DiskBulkWriteImportStartParams{Disk: oxide.NameOrId(diskID)})
 	})
 }
@@ -30,7 +30,7 @@ func (c *Client) BulkWrite(ctx context.Context, diskID string, offset uint64, ch
 		}
 	}
 
-	return run(fill(ctx), c, "writing a chunk", chunkDeadline, func(ctx context.Context) error {
+	return fill(ctx, c, "writing a chunk", chunkDeadline, func(ctx context.Context) error {
 		write := newBulkWrite(offset, chunk)
 		defer write.end()
 
@@ -45,7 +45,7 @@ func (c *Client) BulkWrite(ctx context.Context, diskID string, offset uint64, ch
 
 // StopBulkWrite moves a disk from importing_from_bulk_writes to import_ready.
 func (c *Client) StopBulkWrite(ctx context.Context, diskID string) error {
-	return run(fill(ctx), c, "stopping the import", sagaDeadline, func(ctx context.Context) error {
+	return fill(ctx, c, "stopping the import", sagaDeadline, func(ctx context.Context) error {
 		return c.api.DiskBulkWriteImportStop(ctx, oxide.DiskBulkWriteImportStopParams{Disk: oxide.NameOrId(diskID)})
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/oxidecomputer/oxide.go/oxide"
@@ -32,14 +33,13 @@ const pageLimit = 1000
 
 // Config says which rack, and as whom.
 type Config struct {
-	// Host is the URL of the silo's API; Token is a device token. Both empty
-	// means Profile.
+	// Host is the URL of the silo's API; Token is a device token.
 	Host, Token string
-	// Profile is a profile of the Oxide CLI, read from ConfigDir (empty: the
-	// CLI's own place, ~/.config/oxide).
-	Profile, ConfigDir string
 	// UserAgent is sent with each call.
 	UserAgent string
+	// Calls and Changes bound the calls at once, and those of them that change
+	// something; zero is DefaultCalls and DefaultChanges. Bulk writes do not count.
+	Calls, Changes int
 	// Transport is used for all calls; nil makes one from Go's default.
 	Transport *http.Transport
 }
@@ -49,8 +49,14 @@ type Client struct {
 	api       *oxide.Client
 	bulk      *oxide.Client
 	transport []interface{ CloseIdleConnections() }
+	cfg       Config
+	// who is shared by all clients that were made from one.
+	who  *atomic.Pointer[access]
+	pace *pace
 	// gate is asked before calls that change the rack; nil lets all out.
 	gate Gate
+	// stop and end are those of Outliving.
+	stop, end context.Context //nolint:containedctx // of the process, not of a call
 	// observer is told of each call; nil tells nobody.
 	observer Observer
 }
@@ -82,7 +88,13 @@ func New(cfg Config) (*Client, error) {
 		base = d
 	}
 
-	c := &Client{}
+	who, err := newAccess(cfg.Host, cfg.Token)
+	if err != nil {
+		return nil, err
+	}
+
+	c := &Client{cfg: cfg, who: &atomic.Pointer[access]{}, pace: newPace(cfg.Calls, cfg.Changes)}
+	c.who.Store(who)
 
 	apiTransport := base.Clone()
 	apiTransport.MaxIdleConnsPerHost = 16
@@ -93,47 +105,31 @@ func New(cfg Config) (*Client, error) {
 	bulk := newLanes(base)
 	c.transport = append(c.transport, apiTransport, bulk)
 
-	var err error
-
-	if c.api, err = newSDK(cfg, apiTransport); err != nil {
+	if c.api, err = newSDK(cfg, c.who, apiTransport); err != nil {
 		return nil, err
 	}
 
-	if c.bulk, err = newSDK(cfg, bulkTransport{bulk}); err != nil {
+	if c.bulk, err = newSDK(cfg, c.who, bulkTransport{bulk}); err != nil {
 		return nil, err
 	}
 
 	return c, nil
 }
 
-func newSDK(cfg Config, t http.RoundTripper) (*oxide.Client, error) {
-	opts := []oxide.ClientOption{
-		oxide.WithHTTPClient(&http.Client{Transport: turnstile{t}}),
+func newSDK(cfg Config, who *atomic.Pointer[access], t http.RoundTripper) (*oxide.Client, error) {
+	c, err := oxide.NewClient(
+		oxide.WithHTTPClient(&http.Client{Transport: turnstile{t, who}, CheckRedirect: stay}),
 		oxide.WithUserAgent(cfg.UserAgent),
-	}
-
-	if cfg.ConfigDir != "" {
-		opts = append(opts, oxide.WithConfigDir(cfg.ConfigDir))
-	}
-
-	// Explicit options, always: without any, the SDK lets a profile from the
-	// environment win over host and token.
-	if cfg.Profile != "" {
-		opts = append(opts, oxide.WithProfile(cfg.Profile))
-	} else {
-		opts = append(opts, oxide.WithHost(cfg.Host), oxide.WithToken(cfg.Token))
-	}
-
-	c, err := oxide.NewClient(opts...)
+		// Explicit options, always: without any, the SDK lets a profile from the
+		// environment win over host and token.
+		oxide.WithHost(cfg.Host), oxide.WithToken(cfg.Token),
+	)
 	if err != nil {
 		return nil, fmt.Errorf("making the Oxide client: %w", err)
 	}
 
 	return c, nil
 }
-
-// Host is the URL of the rack's API, ending in a slash.
-func (c *Client) Host() string { return c.api.Host() }
 
 // Close drops idle connections.
 func (c *Client) Close() {
@@ -142,8 +138,31 @@ func (c *Client) Close() {
 	}
 }
 
-// call runs one call under its deadline and classifies its error.
+// call runs one read when there is a place for it.
 func call[T any](ctx context.Context, c *Client, op string, deadline time.Duration, f func(context.Context) (T, error)) (T, error) {
+	return paced(ctx, c, op, false, deadline, f)
+}
+
+// paced runs one call when there is a place for it.
+func paced[T any](ctx context.Context, c *Client, op string, changes bool, deadline time.Duration, f func(context.Context) (T, error)) (T, error) {
+	leave, err := c.pace.enter(ctx, op, changes)
+	if err != nil {
+		var zero T
+
+		return zero, err
+	}
+
+	defer leave()
+
+	began := time.Now()
+	v, err := callNow(ctx, c, op, deadline, f)
+	c.pace.answered(began, err)
+
+	return v, err
+}
+
+// callNow runs one call under its deadline and classifies its error.
+func callNow[T any](ctx context.Context, c *Client, op string, deadline time.Duration, f func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, deadline)
 	defer cancel()
 
@@ -183,9 +202,9 @@ func (c *Client) observe(ctx context.Context, op string, class Class, began time
 	c.observer.RackCall(op, class.String(), time.Since(began))
 }
 
-// run is call for methods without a result.
-func run(ctx context.Context, c *Client, op string, deadline time.Duration, f func(context.Context) error) error {
-	_, err := call(ctx, c, op, deadline, func(ctx context.Context) (struct{}, error) {
+// runNow is callNow for methods without a result.
+func runNow(ctx context.Context, c *Client, op string, deadline time.Duration, f func(context.Context) error) error {
+	_, err := callNow(ctx, c, op, deadline, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, f(ctx)
 	})
 

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/oxidecomputer/oxide.go/oxide"
 
@@ -98,6 +99,8 @@ type Error struct {
 	Message string
 	// RequestID is the rack's ID of the request, empty without an answer.
 	RequestID string
+	// After is how long the rack is to be left alone, zero if nobody said so.
+	After time.Duration
 
 	cause error
 }
@@ -190,6 +193,7 @@ func wrap(ctx context.Context, op string, err error) error {
 	e.Status = h.HTTPResponse.StatusCode
 	e.RequestID = h.HTTPResponse.Header.Get("X-Request-Id")
 	e.Message = http.StatusText(e.Status)
+	e.After = retryAfter(h.HTTPResponse.Header, time.Now())
 
 	if h.ErrorResponse != nil && h.ErrorResponse.Message != "" {
 		e.Code = h.ErrorResponse.ErrorCode

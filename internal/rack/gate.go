@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"sync/atomic"
+	"time"
 )
 
 // Gate says whether calls that change the rack may go out: those that create,
@@ -40,7 +41,10 @@ func change[T any](ctx context.Context, c *Client, op string, f func(context.Con
 		}
 	}
 
-	v, err := call(context.WithValue(ctx, permitKey{}, p), c, op, sagaDeadline, f)
+	ctx, done := c.outlive(ctx)
+	defer done()
+
+	v, err := paced(context.WithValue(ctx, permitKey{}, p), c, op, true, sagaDeadline, f)
 	if refusal := p.refusal.Load(); err != nil && refusal != nil {
 		return zero, fenced(op, *refusal)
 	}
@@ -55,9 +59,13 @@ func changeOnly(ctx context.Context, c *Client, op string, f func(context.Contex
 	return err
 }
 
-// fill marks a call that only fills a disk of ours: it passes any gate.
-func fill(ctx context.Context) context.Context {
-	return context.WithValue(ctx, permitKey{}, &permit{})
+// fill makes a call that only fills a disk of ours: it passes any gate, and has its
+// own limits.
+func fill(ctx context.Context, c *Client, op string, deadline time.Duration, f func(context.Context) error) error {
+	ctx, done := c.outlive(ctx)
+	defer done()
+
+	return runNow(context.WithValue(ctx, permitKey{}, &permit{}), c, op, deadline, f)
 }
 
 func fenced(op string, cause error) error {
@@ -88,12 +96,17 @@ func (p *permit) check() error {
 
 // turnstile is the transport of all calls. Whatever is no read needs a permit,
 // so a method that forgets to ask for one fails in its first test.
-type turnstile struct{ next http.RoundTripper }
+type turnstile struct {
+	next http.RoundTripper
+	who  *atomic.Pointer[access]
+}
 
 var errNoPermit = errors.New("a call that changes the rack did not ask the gate")
 
 // RoundTrip implements http.RoundTripper.
 func (t turnstile) RoundTrip(req *http.Request) (*http.Response, error) {
+	req = t.who.Load().apply(req)
+
 	if req.Method == http.MethodGet {
 		return t.next.RoundTrip(req)
 	}

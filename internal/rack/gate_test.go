@@ -77,7 +77,7 @@ func TestNoCallThatChangesTheRackPassesAClosedGate(t *testing.T) {
 				name, method := client.Type().Method(i).Name, client.Method(i)
 
 				last := method.Type().NumOut() - 1
-				if last < 0 || method.Type().Out(last) != reflect.TypeFor[error]() {
+				if last < 0 || method.Type().Out(last) != reflect.TypeFor[error]() || method.Type().Out(0) == reflect.TypeFor[*rack.Client]() {
 					continue // asks nothing of the rack
 				}
 

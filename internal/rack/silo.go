@@ -8,9 +8,9 @@ import (
 )
 
 // Ping proves that the API answers, its TLS is trusted and our API version is
-// served. It needs no token.
+// served. It needs no token, and waits for no other call.
 func (c *Client) Ping(ctx context.Context) error {
-	return run(ctx, c, "reaching the rack's API", readDeadline, func(ctx context.Context) error {
+	return runNow(ctx, c, "reaching the rack's API", readDeadline, func(ctx context.Context) error {
 		_, err := c.api.Ping(ctx)
 
 		return err

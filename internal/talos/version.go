@@ -14,12 +14,9 @@ import (
 	"strings"
 
 	"github.com/blang/semver/v4"
-)
 
-// first is the first version that reads Oxide's config disk: 1.12.0 to 1.12.2
-// mount its FAT volume for writing, which the read-only disk refuses, and older
-// ones do not find so small a volume.
-var first = semver.Version{Major: 1, Minor: 12, Patch: 3}
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/version"
+)
 
 // Version is a Talos version. The zero value is no version: it is not supported.
 type Version struct{ v semver.Version }
@@ -46,13 +43,7 @@ func (v Version) Compare(o Version) int { return v.v.Compare(o.v) }
 
 // Supported returns nil, or one line that says why this version can not run on
 // Oxide.
-func (v Version) Supported() error {
-	if v.v.GTE(first) {
-		return nil
-	}
-
-	return fmt.Errorf("Talos %s can not read the config disk of an Oxide instance and would never join: use Talos %s or later", v, first) //nolint:staticcheck // Talos is a name
-}
+func (v Version) Supported() error { return version.Talos(v.v) }
 
 // Warning is one line about a supported version that is a pre-release, else "".
 func (v Version) Warning() string {

@@ -9,14 +9,6 @@ import (
 )
 
 const (
-	// OxideAPIVersion is the version of the Oxide API that every call asks
-	// for; a rack older than it answers none of them.
-	OxideAPIVersion = "2026060800"
-
-	// MinimumTalos is the first Talos version that reads the disk which a
-	// rack hands an instance its configuration on.
-	MinimumTalos = "1.12.3"
-
 	oxideClient = "github.com/oxidecomputer/oxide.go"
 	omniClient  = "github.com/siderolabs/omni/client"
 	unknown     = "unknown"
@@ -30,11 +22,15 @@ var (
 
 // Info is what this build is.
 type Info struct {
-	Version     string // "v1.2.3", or "dev" for a build without one
-	Commit      string // or "unknown"
-	Go          string
-	OxideClient string // version of oxide.go
-	OmniClient  string // version of Omni's client, which holds the provider SDK
+	Version     string `json:"version"` // "v1.2.3", or "dev" for a build without one
+	Commit      string `json:"commit"`  // or "unknown"
+	Go          string `json:"go"`
+	OxideAPI    string `json:"oxide_api"`
+	OxideClient string `json:"oxide_client"` // version of oxide.go
+	OmniClient  string `json:"omni_client"`  // version of Omni's client, which holds the provider SDK
+	// MinimumOmni and MinimumTalos are the first versions that are supported.
+	MinimumOmni  string `json:"minimum_omni"`
+	MinimumTalos string `json:"minimum_talos"`
 }
 
 // Get returns what this build is: what the linker was told, and what Go
@@ -46,7 +42,8 @@ func Get() Info {
 }
 
 func get(build *debug.BuildInfo) Info {
-	info := Info{Version: version, Commit: commit, Go: runtime.Version(), OxideClient: unknown, OmniClient: unknown}
+	info := Info{Version: version, Commit: commit, Go: runtime.Version(), OxideClient: unknown, OmniClient: unknown,
+		OxideAPI: OxideAPIVersion, MinimumOmni: MinimumOmni, MinimumTalos: MinimumTalos}
 
 	if build != nil {
 		if info.Version == "" && build.Main.Version != "(devel)" {
@@ -88,10 +85,11 @@ func (i Info) String() string {
 		{"version", i.Version},
 		{"commit", i.Commit},
 		{"go", i.Go},
-		{"oxide api", OxideAPIVersion},
+		{"oxide api", i.OxideAPI},
 		{"oxide.go", i.OxideClient},
 		{"omni client", i.OmniClient},
-		{"minimum talos", MinimumTalos},
+		{"minimum omni", i.MinimumOmni},
+		{"minimum talos", i.MinimumTalos},
 	} {
 		fmt.Fprintf(&b, "%-14s %s\n", line[0]+":", line[1])
 	}
