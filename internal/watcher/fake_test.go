@@ -173,8 +173,12 @@ func (w *world) StartInstance(_ context.Context, id string) error {
 
 // pass lets rounds go by.
 func (w *world) pass(d time.Duration) {
+	// What the test has read before is not written until now, nor what is read
+	// after.
+	w.do(func() {})
 	<-time.After(d)
 	synctest.Wait()
+	w.do(func() {})
 }
 
 func (w *world) health() string {
