@@ -76,12 +76,64 @@ func trickleUntil(finish *atomic.Bool, w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Rule B65: the rack is updated for forty minutes with thirty requests open: no request
+// Rule B64: a rack that is too old answers every call with 400, and one that hangs
+// answers none: both are one clear line of health that names our version, neither a
+// bad class nor gone, and the daemon goes on when it is over.
+func TestB64ARackThatIsTooOldOrHangs(t *testing.T) {
+	t.Parallel()
+
+	for name, tc := range map[string]struct {
+		fault simrack.Fault
+		want  string
+	}{
+		"too old": {
+			simrack.Fault{Condition: simrack.ConditionOldAPI, Until: simrack.Duration(30 * time.Minute)},
+			"rack: the rack at http://rack.test/ does not speak our API version 2026060800 (release 20 or later), update it or use an older provider: ",
+		},
+		"hangs": {
+			simrack.Fault{Action: simrack.ActionDelay, Delay: simrack.Duration(60 * time.Second), Until: simrack.Duration(30 * time.Minute)},
+			"rack: the rack at http://rack.test/ can not be reached: no answer from the rack in time",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			bubble(t, func(t *testing.T, b *bench) {
+				d := b.serve(leased)
+				b.wantServing(d, theRequest)
+				b.fault(tc.fault)
+				b.remove(theRequest)
+				b.ask(secondRequest)
+				b.untilTrouble(d, tc.want)
+
+				if got := d.healthText(); strings.Contains(got, "\n") || strings.Count(got, "rack: ") != 1 {
+					t.Errorf("health says %q", got)
+				}
+
+				b.pass(15 * time.Minute)
+
+				if b.released(theRequest) {
+					t.Error("it was taken for gone")
+				}
+
+				if said := b.notReady(); len(said) != 1 {
+					t.Errorf("told in %q", said)
+				}
+
+				b.untilStage(secondRequest, stageProvisioned)
+				b.untilReleased(theRequest)
+				b.wantLeft(1, 1)
+			})
+		})
+	}
+}
+
+// Rule B65: the rack is updated for forty minutes with a dozen requests open: no request
 // fails for good, the calls stay few and spread, and all goes on by itself.
 func TestB65TheRackIsUpdatedForFortyMinutes(t *testing.T) {
 	t.Parallel()
 
-	const open = 30
+	const open = 12
 
 	bubble(t, func(t *testing.T, b *bench) {
 		d := b.serve(leased, func(o *Options) { o.Concurrency = 10 })
@@ -108,8 +160,9 @@ func TestB65TheRackIsUpdatedForFortyMinutes(t *testing.T) {
 		busy := len(b.sim.Calls()) - before - refused
 		t.Logf("%d calls in 10 minutes of resets, %d in 30 minutes of 503", refused, busy)
 
-		// Reads of each request every quarter of a minute at most; with 503 one for all.
-		if refused > 10*open*8 || busy > 30*12 {
+		// While the rack is cut off each request tries at most twice a minute; with 503
+		// one tries for all, and the watch besides.
+		if refused > 10*open*2+10*6 || busy > 30*5 {
 			t.Errorf("%d calls in ten minutes of resets and %d in thirty of 503", refused, busy)
 		}
 
