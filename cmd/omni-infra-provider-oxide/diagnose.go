@@ -242,37 +242,44 @@ func (b *bundle) rack(ctx context.Context, silo *rack.Client) {
 	}
 
 	for id := range b.projects {
-		instances, err := silo.ListInstances(ctx, id)
-		if err != nil {
-			b.lacks("objects.json: project "+id, err)
-
-			continue
-		}
-
-		for _, i := range instances {
-			add("instance", i.Id, string(i.Name), id, string(i.RunState), i.Description, i.TimeCreated)
-		}
-
-		disks, err := silo.ListDisks(ctx, id)
-		if err != nil {
-			b.lacks("objects.json: disks of project "+id, err)
-		}
-
-		for _, disk := range disks {
-			add("disk", disk.Id, string(disk.Name), id, string(disk.State.State()), disk.Description, disk.TimeCreated)
-		}
-
-		own, err := silo.ListImages(ctx, id)
-		if err != nil {
-			b.lacks("objects.json: images of project "+id, err)
-		}
-
-		for _, i := range own {
-			image(i)
-		}
+		b.inProject(ctx, silo, id, add, image)
 	}
 
 	b.json("objects.json", objects)
+}
+
+// addObject notes an object if it is one of ours.
+type addObject func(kind, id, name, project, state, description string, at *time.Time)
+
+func (b *bundle) inProject(ctx context.Context, silo *rack.Client, id string, add addObject, image func(oxide.Image)) {
+	instances, err := silo.ListInstances(ctx, id)
+	if err != nil {
+		b.lacks("objects.json: project "+id, err)
+
+		return
+	}
+
+	for _, i := range instances {
+		add("instance", i.Id, string(i.Name), id, string(i.RunState), i.Description, i.TimeCreated)
+	}
+
+	disks, err := silo.ListDisks(ctx, id)
+	if err != nil {
+		b.lacks("objects.json: disks of project "+id, err)
+	}
+
+	for _, disk := range disks {
+		add("disk", disk.Id, string(disk.Name), id, string(disk.State.State()), disk.Description, disk.TimeCreated)
+	}
+
+	own, err := silo.ListImages(ctx, id)
+	if err != nil {
+		b.lacks("objects.json: images of project "+id, err)
+	}
+
+	for _, i := range own {
+		image(i)
+	}
 }
 
 // maxPart bounds what is taken from the daemon.

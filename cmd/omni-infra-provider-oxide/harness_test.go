@@ -183,9 +183,10 @@ func freeAddress(t *testing.T) string {
 
 		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", fmt.Sprintf("127.0.0.1:%d", port))
 		if err == nil {
-			defer l.Close()
+			address := l.Addr().String()
+			_ = l.Close()
 
-			return l.Addr().String()
+			return address
 		}
 	}
 

@@ -51,7 +51,7 @@ func (p *place) download(schematic, name string) string {
 		p.t.Fatal(err)
 	}
 
-	defer resp.Body.Close() //nolint:errcheck // only read from
+	defer resp.Body.Close()
 
 	body, err := io.ReadAll(resp.Body)
 	if err != nil || resp.StatusCode != http.StatusOK {

@@ -236,24 +236,7 @@ func tellImages(w io.Writer, r *lifetime.Report, now time.Time) error {
 	}
 
 	for _, i := range r.Images {
-		where, kept, last := "silo", i.Kept, "not known"
-		if i.ProjectID != "" {
-			where = "project " + i.Project
-		}
-
-		if kept == "" {
-			kept = "no"
-		}
-
-		switch {
-		case len(i.UsedBy) > 0:
-			last = "now"
-		case i.LastUsed != nil:
-			last = age(now.Sub(*i.LastUsed)) + " ago"
-		}
-
-		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%d GiB\t%s\t%s\t%s\t%s\n",
-			i.Name, i.ID, where, i.SizeBytes>>30, age(now.Sub(i.Created)), last, users(i.UsedBy), kept)
+		tellImage(t, i, now)
 	}
 
 	if len(r.Uploads) > 0 {
@@ -261,21 +244,7 @@ func tellImages(w io.Writer, r *lifetime.Report, now time.Time) error {
 	}
 
 	for _, u := range r.Uploads {
-		where, rate, left := "silo", "", ""
-		if u.ProjectID != "" {
-			where = "project " + u.ProjectID
-		}
-
-		if u.Rate > 0 {
-			rate = fmt.Sprintf("%.1f MB/s", float64(u.Rate)/1e6)
-		}
-
-		if u.Left > 0 {
-			left = (time.Duration(u.Left) * time.Second).String()
-		}
-
-		_, _ = fmt.Fprintf(t, "Talos %s\t%.12s\t%s\t%s\t%d %% (%.1f of %.1f MB)\t%s\t%s\t%s\n", u.Talos, u.Schematic, where, u.Phase,
-			u.Percent(), float64(u.Done)/1e6, float64(u.Total)/1e6, rate, left, u.Waits)
+		tellUpload(t, u)
 	}
 
 	if err := t.Flush(); err != nil {
@@ -336,4 +305,43 @@ func age(d time.Duration) string {
 	default:
 		return fmt.Sprintf("%d seconds", max(d, 0)/time.Second)
 	}
+}
+
+func tellImage(t io.Writer, i lifetime.Image, now time.Time) {
+	where, kept, last := "silo", i.Kept, "not known"
+	if i.ProjectID != "" {
+		where = "project " + i.Project
+	}
+
+	if kept == "" {
+		kept = "no"
+	}
+
+	switch {
+	case len(i.UsedBy) > 0:
+		last = "now"
+	case i.LastUsed != nil:
+		last = age(now.Sub(*i.LastUsed)) + " ago"
+	}
+
+	_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%d GiB\t%s\t%s\t%s\t%s\n",
+		i.Name, i.ID, where, i.SizeBytes>>30, age(now.Sub(i.Created)), last, users(i.UsedBy), kept)
+}
+
+func tellUpload(t io.Writer, u lifetime.Upload) {
+	where, rate, left := "silo", "", ""
+	if u.ProjectID != "" {
+		where = "project " + u.ProjectID
+	}
+
+	if u.Rate > 0 {
+		rate = fmt.Sprintf("%.1f MB/s", float64(u.Rate)/1e6)
+	}
+
+	if u.Left > 0 {
+		left = (time.Duration(u.Left) * time.Second).String()
+	}
+
+	_, _ = fmt.Fprintf(t, "Talos %s\t%.12s\t%s\t%s\t%d %% (%.1f of %.1f MB)\t%s\t%s\t%s\n", u.Talos, u.Schematic, where, u.Phase,
+		u.Percent(), float64(u.Done)/1e6, float64(u.Total)/1e6, rate, left, u.Waits)
 }

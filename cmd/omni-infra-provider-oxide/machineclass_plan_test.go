@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -20,7 +21,7 @@ func (p *place) written() int {
 	n := 0
 
 	for _, c := range p.Rack.Calls() {
-		if c.Method != "GET" && strings.HasPrefix(c.UserAgent, "omni-infra-provider-oxide/") {
+		if c.Method != http.MethodGet && strings.HasPrefix(c.UserAgent, "omni-infra-provider-oxide/") {
 			n++
 		}
 	}

@@ -47,7 +47,7 @@ func (p *progress) tell(j image.JobInfo) {
 	}
 
 	if p.terminal {
-		full := int(percent * barWidth / 100) //nolint:gosec // at most barWidth
+		full := int(percent * barWidth / 100)
 		_, _ = fmt.Fprintf(p.w, "\r\x1b[K[%s%s] %s", strings.Repeat("#", full), strings.Repeat(".", barWidth-full), j.Waits)
 		p.drawn = true
 

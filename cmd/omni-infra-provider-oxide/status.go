@@ -92,13 +92,15 @@ func (s *statusCommand) again(cmd *cobra.Command, omni *provider.Connection) err
 
 	for {
 		var page strings.Builder
-		if err := s.show(cmd.Context(), omni, &page); err != nil && cmd.Context().Err() == nil {
-			page.Reset()
-			_, _ = fmt.Fprintln(&page, err)
+
+		err := s.show(cmd.Context(), omni, &page)
+		if cmd.Context().Err() != nil {
+			return nil //nolint:nilerr // the user has seen enough
 		}
 
-		if cmd.Context().Err() != nil {
-			return nil
+		if err != nil {
+			page.Reset()
+			_, _ = fmt.Fprintln(&page, err)
 		}
 
 		text := page.String()

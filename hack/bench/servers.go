@@ -94,7 +94,7 @@ const (
 	opBulkWrite  = "disk_bulk_write_import"
 )
 
-func serveRack(ctx context.Context, c rackConfig, w *wire) error { //nolint:contextcheck // the simulator has its own
+func serveRack(ctx context.Context, c rackConfig, w *wire) error {
 	// All but the writes is quick: what the rack's sagas take is not the
 	// importer's to save.
 	quick := time.Millisecond

@@ -34,7 +34,7 @@ func Promtool(ctx context.Context, dir string, files map[string]string, args ...
 		}
 	}
 
-	cmd := exec.CommandContext(ctx, path, args...) //nolint:gosec // the arguments are those of tests
+	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Dir = dir
 
 	if out, err := cmd.CombinedOutput(); err != nil {

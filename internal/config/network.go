@@ -150,8 +150,8 @@ func networkOptions() []option {
 
 const (
 	factoryUsername = "image-factory-username"
-	factoryPassword = "image-factory-password" //nolint:gosec // a flag's name
-	factoryToken    = "image-factory-token"    //nolint:gosec // a flag's name
+	factoryPassword = "image-factory-password"
+	factoryToken    = "image-factory-token"
 )
 
 func caOption(flag, env, who string, of func(*Config) *CA) option {
@@ -225,6 +225,7 @@ func factoryAccess(c *Config, wrong map[string]bool) error {
 	}
 
 	f := c.Factory
+	exposed := strings.HasPrefix(f.URL, "http://") && !f.Certificates.Insecure && !loopback(hostOf(f.URL))
 
 	switch {
 	case f.Token != "" && (f.Username != "" || f.Password != ""):
@@ -234,7 +235,7 @@ func factoryAccess(c *Config, wrong map[string]bool) error {
 		return fmt.Errorf("%s: is not set, user and password go together", labels(factoryPassword))
 	case f.Username == "" && f.Password != "":
 		return fmt.Errorf("%s: is not set, user and password go together", labels(factoryUsername))
-	case f.Header() != nil && strings.HasPrefix(f.URL, "http://") && !f.Certificates.Insecure && !loopback(hostOf(f.URL)):
+	case f.Header() != nil && exposed:
 		return fmt.Errorf("%s: begins with http://, where the credentials for the factory could be read on their way: use https://, or allow it with %s",
 			labels("image-factory-url"), labels("image-factory-insecure"))
 	default:

@@ -75,9 +75,8 @@ func (m *Manager) find(w Want) (found, bool) {
 // sees to it that there is a job if it is not there. The job is nil if the
 // image was found, or if nothing can be done now.
 func (m *Manager) lookShortly(ctx context.Context, w Want) (*job, error) {
-	//nolint:contextcheck // one look serves all who ask, so it has Run's context
 	what := strings.Join([]string{w.Identity.Key(), w.ProjectID, string(m.scope(w))}, "/")
-	ch := m.looks.DoChan(what, func() (any, error) {
+	ch := m.looks.DoChan(what, func() (any, error) { //nolint:contextcheck // one look serves all who ask, so it has Run's context
 		return m.lookAndStart(w), nil
 	})
 

@@ -56,14 +56,11 @@ func (i *importer) seal(ctx context.Context, h head) (string, error) {
 			return "", settleErr
 		}
 
-		switch {
-		case state == oxide.DiskStateStateDetached:
+		if state == oxide.DiskStateStateDetached {
 			return i.snapshot(ctx, try == 1 && err == nil)
-		case state != oxide.DiskStateStateImportReady:
-			return "", fmt.Errorf("the scratch disk is %s after finalizing", state)
-		case try == sealTries && err == nil:
-			return "", fmt.Errorf("the rack took finalizing back %d times", sealTries)
-		case try == sealTries:
+		}
+
+		if err := sealAgain(state, try, err); err != nil {
 			return "", err
 		}
 
@@ -72,6 +69,21 @@ func (i *importer) seal(ctx context.Context, h head) (string, error) {
 		}
 
 		delay = min(2*delay, maxStepPause)
+	}
+}
+
+// sealAgain says whether finalizing may be tried once more: with nil, or why not.
+// err is what the last try, the try'th, ended with.
+func sealAgain(state oxide.DiskStateState, try int, err error) error {
+	switch {
+	case state != oxide.DiskStateStateImportReady:
+		return fmt.Errorf("the scratch disk is %s after finalizing", state)
+	case try < sealTries:
+		return nil
+	case err == nil:
+		return fmt.Errorf("the rack took finalizing back %d times", sealTries)
+	default:
+		return err
 	}
 }
 

@@ -77,7 +77,7 @@ func TestMachinesOfASetShareTheirGroup(t *testing.T) {
 			t.Errorf("the group is %+v", g)
 		}
 
-		want := map[string]int{string(b.inGroup("", 0).Plan.SetGroup.Name): 2, string(b.inGroup("", 1).Plan.SetGroup.Name): 1}[string(g.Name)]
+		want := map[string]int{b.inGroup("", 0).Plan.SetGroup.Name: 2, b.inGroup("", 1).Plan.SetGroup.Name: 1}[string(g.Name)]
 		if n := b.members(g.Id); n != want {
 			t.Errorf("group %s has %d members, want %d", g.Name, n, want)
 		}

@@ -749,7 +749,7 @@ func TestMachinesNeverShareAListedAddress(t *testing.T) {
 	t.Logf("seed %d", seed)
 
 	bubble(t, func(t *testing.T, b *bench) {
-		rng := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // a test's choice
+		rng := rand.New(rand.NewPCG(seed, 1))
 
 		var floats, fixed []string
 

@@ -108,7 +108,7 @@ func TestEachFieldAtItsLimitIsThereAndOneBeyondIsRefused(t *testing.T) {
 		}
 	}
 
-	bubble(t, func(t *testing.T, b *bench) {
+	bubble(t, func(_ *testing.T, b *bench) {
 		b.furnish()
 		b.start()
 		b.askIn("talos-workers", theRequest, written(class))

@@ -43,9 +43,11 @@ func (d *Daemon) observe(ctx context.Context) {
 	board := d.opts.Board
 	o := lookout{Daemon: d}
 
-	for _, subject := range []string{SubjectUploads, SubjectOrphans, SubjectFactory, SubjectRole} {
-		defer board.Withdraw(subject)
-	}
+	defer func() {
+		for _, subject := range []string{SubjectUploads, SubjectOrphans, SubjectFactory, SubjectRole} {
+			board.Withdraw(subject)
+		}
+	}()
 
 	next := time.Now().Add(spread(observeEvery))
 

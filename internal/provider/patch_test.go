@@ -99,7 +99,7 @@ func TestPatchesAreValidInEachTalosVersion(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		if _, err := patched.Validate(cloud{}); err != nil {
+		if _, err := patched.Validate(cloud{}); err != nil { //nolint:staticcheck // what a node does, not what a client may know
 			t.Errorf("%s: %v", version, err)
 		}
 

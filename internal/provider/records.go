@@ -230,7 +230,7 @@ func (r *Records) DestroyState(ctx context.Context, id string) error {
 func (r *Records) Tidy(ctx context.Context, id string) error {
 	gone, err := r.tidy(ctx, id)
 	if err == nil && !gone {
-		err = fmt.Errorf("Omni still holds the status or config patches of request %s, as it does until the node has left its cluster", id)
+		err = fmt.Errorf("in Omni there are still the status or config patches of request %s, as it does until the node has left its cluster", id)
 	}
 
 	return err

@@ -74,7 +74,7 @@ func TestStorm(t *testing.T) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			began := time.Now()
 
-			bubble(t, func(t *testing.T, b *bench) { newStorm(b, seed).blow(size) }, stormy)
+			bubble(t, func(_ *testing.T, b *bench) { newStorm(b, seed).blow(size) }, stormy)
 			t.Logf("%d requests in %s", size, time.Since(began).Round(time.Second))
 		})
 	}
@@ -118,7 +118,7 @@ func TestAStormIsAFunctionOfItsSeed(t *testing.T) {
 
 	text := func(seed uint64) string { return fmt.Sprint(stormOf(seed, 100)) }
 
-	if text(7) != text(7) || text(7) == text(8) {
+	if first, again := text(7), text(7); first != again || first == text(8) {
 		t.Error("the schedule is not the seed's")
 	}
 }

@@ -348,16 +348,10 @@ const (
 	troubleOtherKey     = "other key"
 )
 
-// omniTrouble words why there is no link, and what to do.
-func omniTrouble(endpoint string, err error) (key, text string) {
-	if err == nil {
-		return "ended", "the link to Omni at " + endpoint + " ended, making a new one"
-	}
-
-	reason := grpcReason(err)
-	kind, cause := reach.Cause(reason, "OMNI_CA_FILE")
-
-	switch code := codeOf(err); {
+// wayTrouble words what is wrong on the way to Omni; the key is empty if nothing
+// is known to be.
+func wayTrouble(endpoint, reason string) (key, text string) {
+	switch kind, cause := reach.Cause(reason, "OMNI_CA_FILE"); {
 	case kind == reach.KindNoTLS:
 		return "tls", "Omni at " + endpoint + ": " + cause
 	case kind == reach.KindCertificate:
@@ -366,6 +360,24 @@ func omniTrouble(endpoint string, err error) (key, text string) {
 		return "proxy", "Omni at " + endpoint + " can not be reached: " + cause
 	case strings.Contains(reason, "x509") || strings.Contains(reason, "tls:"):
 		return "tls", "the certificate of Omni at " + endpoint + " is not trusted: " + reason
+	default:
+		return "", ""
+	}
+}
+
+// omniTrouble words why there is no link, and what to do.
+func omniTrouble(endpoint string, err error) (key, text string) {
+	if err == nil {
+		return "ended", "the link to Omni at " + endpoint + " ended, making a new one"
+	}
+
+	reason := grpcReason(err)
+
+	if key, text := wayTrouble(endpoint, reason); key != "" {
+		return key, text
+	}
+
+	switch code := codeOf(err); {
 	case code == codes.Unauthenticated || strings.Contains(reason, "invalid signature"):
 		return troubleKey, "Omni at " + endpoint + " refuses the service account key (OMNI_SERVICE_ACCOUNT_KEY): renewed, revoked or expired, or the provider was deleted: " + reason
 	case strings.Contains(reason, "not registered in the system"):

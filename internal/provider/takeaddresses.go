@@ -428,7 +428,10 @@ func nameOf(plan *specs.Plan, e share) string {
 // mentions says whether a text has a name or an address in it as a whole word.
 func mentions(text, name string) bool {
 	words := strings.FieldsFunc(text, func(r rune) bool {
-		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '.' || r == ':')
+		letter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
+		digit := r >= '0' && r <= '9'
+
+		return !letter && !digit && r != '-' && r != '.' && r != ':'
 	})
 
 	return slices.ContainsFunc(words, func(w string) bool { return strings.Trim(w, ".:") == name })

@@ -62,7 +62,7 @@ func encode(t testing.TB, form string, raw []byte) []byte {
 		data, _ = encoded.LoadOrStore(key, compress(t, form, raw))
 	}
 
-	return bytes.Clone(data.([]byte)) //nolint:errcheck,forcetypeassert // nothing else is stored
+	return bytes.Clone(data.([]byte)) //nolint:errcheck // nothing else is stored
 }
 
 func compress(t testing.TB, form string, raw []byte) []byte {

@@ -16,7 +16,7 @@ const fileIdle = time.Minute
 // zst, xz or gz, found out from its content. Errors in the content are of type
 // *FactoryError.
 func OpenFile(ctx context.Context, path string) (*Stream, error) {
-	file, err := os.Open(path) //nolint:gosec // the file that the user names
+	file, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("opening the image: %w", err)
 	}

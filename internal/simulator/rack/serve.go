@@ -72,7 +72,8 @@ func (s *Server) standAway(ctx context.Context, address *net.TCPAddr) (net.Liste
 	if err != nil {
 		return nil, fmt.Errorf("keeping the address of the rack API: %w", err)
 	}
-	defer kept.Close()
+
+	defer func() { _ = kept.Close() }()
 
 	for s.isAway() && ctx.Err() == nil {
 		changed := s.faults.awaitChange()
@@ -137,7 +138,7 @@ func socketAddress(address *net.TCPAddr) (family int, sockaddr syscall.Sockaddr)
 	if zone, err := strconv.ParseUint(address.Zone, 10, 32); err == nil {
 		six.ZoneId = uint32(zone)
 	} else if i, err := net.InterfaceByName(address.Zone); err == nil {
-		six.ZoneId = uint32(i.Index) //nolint:gosec // an index of an interface
+		six.ZoneId = uint32(i.Index)
 	}
 
 	return syscall.AF_INET6, six
