@@ -31,7 +31,7 @@ build: ## Build the daemon and the simulator into bin/
 test: ## Run all tests, with the race detector where there is a C compiler (PKG=./..., TESTFLAGS=...)
 	@if command -v "$$($(GO) env CC | cut -d ' ' -f 1)" >/dev/null 2>&1; then \
 		echo "$(GO) test -race $(TESTFLAGS) $(PKG)"; \
-		CGO_ENABLED=1 $(GO) test -race -timeout 30m $(TESTFLAGS) $(PKG); \
+		CGO_ENABLED=1 $(GO) test -race -timeout 45m $(TESTFLAGS) $(PKG); \
 	else \
 		echo "No C compiler here: the tests run without the race detector."; \
 		echo "$(GO) test $(TESTFLAGS) $(PKG)"; \

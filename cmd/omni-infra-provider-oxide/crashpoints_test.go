@@ -20,7 +20,7 @@ const (
 	crashSites = 6
 	// crashPoints is how many kill points are tried of each scenario unless all
 	// are.
-	crashPoints = 4
+	crashPoints = 2
 )
 
 // crashReport counts over all runs.

@@ -118,9 +118,10 @@ func (p *place) env(id string) map[string]string {
 	return map[string]string{
 		"OMNI_ENDPOINT": p.Omni.Endpoint(), "OMNI_SERVICE_ACCOUNT_KEY": key, "PROVIDER_ID": id,
 		"OXIDE_HOST": p.RackURL, "OXIDE_TOKEN": p.RackToken,
-		// Shorter than in the field, as everything here is.
+		// Shorter than in the field, as everything here is; the lease no shorter than
+		// a busy machine can renew it.
 		"SCRATCH_GRACE": "3s", "SETTLE_TIME": "3s",
-		"LEASE_DURATION": "3s", "LEASE_RENEW_EVERY": "500ms", "LEASE_STOP_AFTER": "2s",
+		"LEASE_DURATION": "8s", "LEASE_RENEW_EVERY": "1s", "LEASE_STOP_AFTER": "6s",
 	}
 }
 

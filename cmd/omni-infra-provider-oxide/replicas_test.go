@@ -85,6 +85,10 @@ func (d *daemon) standsBy() bool {
 func (p *place) pair(env map[string]string) (holder, standby *replica) {
 	p.t.Helper()
 
+	if env["LEASE_DURATION"] != "5m" {
+		env["LEASE_DURATION"], env["LEASE_RENEW_EVERY"], env["LEASE_STOP_AFTER"] = "3s", "500ms", "2s"
+	}
+
 	holder = p.replica(env)
 	p.eventually("the first to hold the lease", holder.holds)
 	standby = p.replica(env)

@@ -99,7 +99,7 @@ func serveRack(ctx context.Context, c rackConfig, w *wire) error {
 	// importer's to save.
 	quick := time.Millisecond
 
-	rack, err := simrack.New(simrack.Config{Projects: []string{benchProject}, Latencies: &simrack.Latencies{
+	rack, err := simrack.New(simrack.Config{Projects: []string{benchProject}, Latencies: &simrack.Latencies{ //nolint:contextcheck // the simulator has its own
 		DiskCreate: quick, DiskDelete: quick, BulkWrite: c.Write, Finalize: quick, SnapshotCreate: quick, SnapshotDelete: quick,
 		ImageCreate: quick, ImageDelete: quick,
 	}})

@@ -40,7 +40,7 @@ type cause struct {
 
 // Ask answers nil if who may try what fails for the cause, and otherwise why it
 // has failed, and after how long to ask again.
-func (s *Shared) Ask(key, who string) (why error, again time.Duration) { //nolint:revive // the error is the answer, not a failure
+func (s *Shared) Ask(key, who string) (why error, again time.Duration) { //nolint:revive,staticcheck // the error is the answer, not a failure
 	s.mu.Lock()
 	defer s.mu.Unlock()
 

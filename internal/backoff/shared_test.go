@@ -17,7 +17,7 @@ func TestOneOfManyTriesForAll(t *testing.T) {
 
 	synctest.Test(t, func(t *testing.T) {
 		s := &Shared{First: 10 * time.Second, Most: 2 * time.Minute}
-		full, tries := true, 0
+		tries := 0
 		next := make([]time.Time, 50)
 		done := map[int]time.Duration{}
 		began := time.Now()
@@ -27,7 +27,7 @@ func TestOneOfManyTriesForAll(t *testing.T) {
 				t.Fatalf("%d are done after three hours", len(done))
 			}
 
-			full = time.Since(began) < time.Hour
+			full := time.Since(began) < time.Hour
 
 			for i := range next {
 				if _, ok := done[i]; ok || time.Now().Before(next[i]) {

@@ -225,7 +225,6 @@ func factoryAccess(c *Config, wrong map[string]bool) error {
 	}
 
 	f := c.Factory
-	exposed := strings.HasPrefix(f.URL, "http://") && !f.Certificates.Insecure && !loopback(hostOf(f.URL))
 
 	switch {
 	case f.Token != "" && (f.Username != "" || f.Password != ""):
@@ -235,12 +234,17 @@ func factoryAccess(c *Config, wrong map[string]bool) error {
 		return fmt.Errorf("%s: is not set, user and password go together", labels(factoryPassword))
 	case f.Username == "" && f.Password != "":
 		return fmt.Errorf("%s: is not set, user and password go together", labels(factoryUsername))
-	case f.Header() != nil && exposed:
+	case f.Header() != nil && readable(&f):
 		return fmt.Errorf("%s: begins with http://, where the credentials for the factory could be read on their way: use https://, or allow it with %s",
 			labels("image-factory-url"), labels("image-factory-insecure"))
 	default:
 		return nil
 	}
+}
+
+// readable says whether what is sent to the factory can be read on its way.
+func readable(f *Factory) bool {
+	return strings.HasPrefix(f.URL, "http://") && !f.Certificates.Insecure && !loopback(hostOf(f.URL))
 }
 
 func readUsername(c *Config, text string) error {

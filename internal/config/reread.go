@@ -25,7 +25,7 @@ type Access struct {
 // The options whose values may change under the daemon.
 const (
 	omniKeyFlag    = "omni-service-account-key"
-	oxideTokenFlag = "oxide-token" //nolint:gosec // a flag's name
+	oxideTokenFlag = "oxide-token"
 )
 
 // fileOf is where the file of a secret is kept.

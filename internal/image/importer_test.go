@@ -84,15 +84,37 @@ func TestWritesThatFailForGood(t *testing.T) {
 
 	w := newWorld()
 	w.source.data = disk(61, 512)
-	w.rack.faults["write"] = times(30, 300, errOf(rack.ClassInternal, 500))
+
+	var (
+		mu    sync.Mutex
+		n     int
+		since time.Time
+	)
+
+	w.rack.onWrite = func(string, uint64, int) error {
+		mu.Lock()
+		defer mu.Unlock()
+
+		if n++; n <= 30 {
+			return nil
+		}
+
+		if since.IsZero() {
+			since = time.Now()
+		}
+
+		if time.Since(since) < 2*time.Minute {
+			return errOf(rack.ClassInternal, 500)
+		}
+
+		return nil
+	}
 
 	test(t, w, func(t *testing.T, m *image.Manager) {
 		ask(t, m, want())
 		said(t, m, "chunk at offset ", "injected internal")
 
-		// How many tries it takes until the writes are through hangs on how many of
-		// them were open at once.
-		until(t, m, want(), 20*time.Minute)
+		until(t, m, want(), 10*time.Minute)
 		checkContent(t, one(t, w), w.source.data)
 		settle(t, w, time.Minute)
 	})

@@ -125,7 +125,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	defer stop.Stop()
 
 	if m.cfg.End != nil {
-		defer context.AfterFunc(m.cfg.End, cancelUndo)()
+		defer context.AfterFunc(m.cfg.End, cancelUndo)() //nolint:contextcheck // the end of the whole process
 	}
 
 	m.undoing.Wait()

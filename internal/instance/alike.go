@@ -72,7 +72,7 @@ func triedFor(s *backoff.Shared, plan *specs.Plan, err error) {
 	switch class := rack.ClassOf(err); {
 	case err == nil:
 		s.Done(alike(plan), plan.GetRequestId())
-	case sharedCause(class) && !(class == rack.ClassGone && imageGone(err)):
+	case sharedCause(class) && (class != rack.ClassGone || !imageGone(err)):
 		s.Failed(alike(plan), plan.GetRequestId(), err)
 	default:
 		s.Leave(plan.GetRequestId())

@@ -154,16 +154,17 @@ func (c errorCase) row(t *testing.T) string {
 
 // firstLoud is the first line of the log at warn or above, with its error.
 func (b *bench) firstLoud() string {
-	for _, e := range b.logged(zapcore.WarnLevel) {
-		text := e.Message
-		if err, ok := e.ContextMap()["error"].(string); ok {
-			text += ": " + err
-		}
-
-		return e.Level.String() + ": " + text
+	all := b.logged(zapcore.WarnLevel)
+	if len(all) == 0 {
+		return ""
 	}
 
-	return ""
+	text := all[0].Level.String() + ": " + all[0].Message
+	if err, ok := all[0].ContextMap()["error"].(string); ok {
+		text += ": " + err
+	}
+
+	return text
 }
 
 // counted are the series by which an error is counted, and the needs that are not

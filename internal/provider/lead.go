@@ -107,7 +107,7 @@ func (d *Daemon) deposed() {
 
 // errBarred keeps work from Omni that Omni does not take as the provider's: an
 // administrator's key may put finalizers on requests, and nothing else of ours.
-var errBarred = errors.New("Omni does not take the daemon's key as the provider's")
+var errBarred = errors.New("the daemon's key is not the provider's to Omni")
 
 // bar notes whether Omni takes the key as the provider's.
 func (d *Daemon) bar(err error) {

@@ -38,9 +38,9 @@ type OxideAccess struct {
 // The subjects on the health board.
 const (
 	noteNewKey      = "new key for Omni"
-	noteNewToken    = "new token for the rack" //nolint:gosec // a text
+	noteNewToken    = "new token for the rack"
 	noteKeyExpiry   = "key for Omni"
-	noteTokenExpiry = "token for the rack" //nolint:gosec // a text
+	noteTokenExpiry = "token for the rack"
 )
 
 // errKeyChanged ends a link: the next one is made with the new key.
@@ -190,7 +190,7 @@ func (d *Daemon) tryToken(ctx context.Context, access OxideAccess) error {
 	if err != nil {
 		next.Close()
 
-		return fmt.Errorf("the rack at %s: %s", next.Host(), rack.Reason(err)) //nolint:errorlint // for people
+		return fmt.Errorf("the rack at %s: %s", next.Host(), rack.Reason(err))
 	}
 
 	if known := d.silo.Load(); known != nil && *known != silo {

@@ -36,7 +36,7 @@ func Talos(v semver.Version) error {
 		return nil
 	}
 
-	return fmt.Errorf("Talos %s can not read the config disk of an Oxide instance and would never join: use Talos %s or later", v, MinimumTalos) //nolint:staticcheck // Talos is a name
+	return fmt.Errorf("Talos %s can not read the config disk of an Oxide instance and would never join: use Talos %s or later", v, MinimumTalos)
 }
 
 // Omni returns nil, or one line that says why an Omni of the version is not
@@ -55,7 +55,7 @@ func Omni(text string) error {
 		return nil
 	}
 
-	return fmt.Errorf("Omni is of version %s, and this provider (%s) supports Omni %s or later: update Omni", text, Get().Version, MinimumOmni) //nolint:staticcheck // Omni is a name
+	return fmt.Errorf("Omni is of version %s, and this provider (%s) supports Omni %s or later: update Omni", text, Get().Version, MinimumOmni)
 }
 
 // OxideAPI words that a rack does not speak our version of the API; reason is the
