@@ -47,6 +47,11 @@ storm: ## Let random faults loose on machines that come and go (OIPO_STORM=x8 ra
 	OIPO_STORM=$${OIPO_STORM:-x8} OIPO_STORM_SIZE=$${OIPO_STORM_SIZE:-300} \
 		$(GO) test -count=1 -v -timeout 3h -run '^TestStorm' ./internal/provider/ ./cmd/omni-infra-provider-oxide/
 
+.PHONY: week
+week: ## Let the daemon live for a simulated week with thousands of machines, which takes long (OIPO_WEEK_HOURS, OIPO_WEEK_BATCH)
+	OIPO_WEEK_HOURS=$${OIPO_WEEK_HOURS:-168} OIPO_WEEK_BATCH=$${OIPO_WEEK_BATCH:-8} \
+		$(GO) test -count=1 -v -timeout 3h -run '^TestAWeekPasses' ./internal/provider/
+
 .PHONY: break
 break: ## Break the real binary's link to Omni after 16 minutes, when the SDK's Run ends by it
 	OIPO_BREAK=16m $(GO) test -count=1 -v -timeout 1h -run '^TestABrokenLink' ./cmd/omni-infra-provider-oxide/
