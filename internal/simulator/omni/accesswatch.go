@@ -2,7 +2,6 @@ package omni
 
 import (
 	"context"
-	"slices"
 
 	"github.com/cosi-project/runtime/pkg/resource"
 	"github.com/cosi-project/runtime/pkg/state"
@@ -40,13 +39,37 @@ func (g *gate) WatchKindAggregated(ctx context.Context, kind resource.Kind, ch c
 
 // one and several keep of what a watch delivers what the scope sees.
 func one(entered scope, event state.Event) (state.Event, bool) {
-	return event, passes(entered, event)
+	if !passes(entered, event) {
+		return event, false
+	}
+
+	return own(event), true
 }
 
 func several(entered scope, events []state.Event) ([]state.Event, bool) {
-	kept := slices.DeleteFunc(events, func(event state.Event) bool { return !passes(entered, event) })
+	var kept []state.Event
+
+	for _, event := range events {
+		if passes(entered, event) {
+			kept = append(kept, own(event))
+		}
+	}
 
 	return kept, len(kept) > 0
+}
+
+// own is the event with resources of its own: the store hands the same ones to
+// all who watch, and a message is written to while it is sent.
+func own(event state.Event) state.Event {
+	if event.Resource != nil {
+		event.Resource = event.Resource.DeepCopy()
+	}
+
+	if event.Old != nil {
+		event.Old = event.Old.DeepCopy()
+	}
+
+	return event
 }
 
 func passes(entered scope, event state.Event) bool {
@@ -63,10 +86,6 @@ func passes(entered scope, event state.Event) bool {
 // filter returns a channel whose events go on to out if the scope sees them.
 // The goroutine behind it ends with ctx.
 func filter[E any](ctx context.Context, g *gate, entered scope, out chan<- E, keep func(scope, E) (E, bool)) chan<- E {
-	if entered.provider == "" {
-		return out
-	}
-
 	in := make(chan E)
 
 	g.filters.Go(func() {

@@ -22,8 +22,8 @@ import (
 // Project is the project that a site has.
 const Project = "talos"
 
-// keyLifetime is that of all keys made here.
-const keyLifetime = 30 * 24 * time.Hour
+// keyLifetime is that of all keys made here, as Omni's are.
+const keyLifetime = 365 * 24 * time.Hour
 
 // Config changes what a site is made of; the zero value is a site that runs
 // twenty times as fast as a real one.
