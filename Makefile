@@ -56,6 +56,10 @@ week: ## Let the daemon live for a simulated week with thousands of machines, wh
 break: ## Break the real binary's link to Omni after 16 minutes, when the SDK's Run ends by it
 	OIPO_BREAK=16m $(GO) test -count=1 -v -timeout 1h -run '^TestABrokenLink' ./cmd/omni-infra-provider-oxide/
 
+.PHONY: crowd
+crowd: ## Have fifty machines wait for quota and ten for a subnet, beside twenty that are well
+	OIPO_CROWD=on $(GO) test -count=1 -v -timeout 30m -run '^TestManyThatWaitCostWhatOneCosts$$' ./internal/provider/
+
 .PHONY: lint
 lint: ## Check code and protobuf files with the linters, writing nothing
 	$(LINT) run $(PKG)

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,8 +19,10 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // follower watches a file and notes what it tries and tells.
 type follower struct {
-	t     *testing.T
-	path  string
+	t    *testing.T
+	path string
+
+	mu    sync.Mutex
 	tried []string
 	told  []string
 	// refuse is why the next tries fail.
@@ -37,6 +40,9 @@ func (f *follower) run(current string) (stop func()) {
 			return string(b), err
 		},
 		Try: func(_ context.Context, s string) error {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+
 			f.tried = append(f.tried, s)
 
 			return f.refuse
@@ -46,6 +52,9 @@ func (f *follower) run(current string) (stop func()) {
 			if err != nil {
 				text = err.Error()
 			}
+
+			f.mu.Lock()
+			defer f.mu.Unlock()
 
 			f.told = append(f.told, text)
 		},
@@ -112,10 +121,31 @@ func pass(d time.Duration) {
 
 func (f *follower) want(tried, told []string) {
 	f.t.Helper()
+	f.mu.Lock()
+	defer f.mu.Unlock()
 
 	if !slices.Equal(f.tried, tried) || !slices.Equal(f.told, told) {
 		f.t.Errorf("tried %q and told %q, want %q and %q", f.tried, f.told, tried, told)
 	}
+}
+
+// saw is how many tries there were, and what was told last.
+func (f *follower) saw() (tries int, last string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+
+	if n := len(f.told); n > 0 {
+		last = f.told[n-1]
+	}
+
+	return len(f.tried), last
+}
+
+func (f *follower) refuses(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+
+	f.refuse = err
 }
 
 // A secret that is swapped by its link is taken within seconds, once.
@@ -154,32 +184,30 @@ func TestWhatIsRefusedIsToldAndTriedSlowly(t *testing.T) {
 		f.put("2", "")
 		pass(3 * Every)
 
-		if len(f.tried) > 0 || len(f.told) == 0 || f.told[0] != "it is empty" {
-			t.Errorf("tried %q, told %q", f.tried, f.told)
+		if tries, last := f.saw(); tries > 0 || last != "it is empty" {
+			t.Errorf("%d tries, told %q", tries, last)
 		}
 
 		f.put("3", "one")
 		pass(3 * Every)
 
-		if last := f.told[len(f.told)-1]; last != "well" || len(f.tried) > 0 {
-			t.Errorf("tried %q, told %q", f.tried, f.told)
+		if tries, last := f.saw(); tries > 0 || last != "well" {
+			t.Errorf("%d tries, told %q", tries, last)
 		}
 
-		f.refuse = errors.New("refused")
-
+		f.refuses(errors.New("refused"))
 		f.put("4", "two")
 		pass(time.Hour)
 
-		if n := len(f.tried); n < 55 || n > 70 || f.told[len(f.told)-1] != "refused" {
-			t.Errorf("tried %d times in an hour, told %q", n, f.told[len(f.told)-1])
+		if tries, last := f.saw(); tries < 55 || tries > 70 || last != "refused" {
+			t.Errorf("tried %d times in an hour, told %q", tries, last)
 		}
 
-		f.refuse = nil
-
+		f.refuses(nil)
 		pass(slowest + Every)
 
-		if f.told[len(f.told)-1] != "well" {
-			t.Errorf("told %q", f.told[len(f.told)-1])
+		if _, last := f.saw(); last != "well" {
+			t.Errorf("told %q", last)
 		}
 	})
 }
