@@ -40,7 +40,7 @@ test: ## Run all tests, with the race detector where there is a C compiler (PKG=
 
 .PHONY: crash
 crash: ## Kill the daemon before and after every call that it makes, which takes most of an hour
-	OIPO_CRASH=full $(GO) test -count=1 -v -timeout 6h -run '^TestKillsAtAnyCall$$' ./cmd/omni-infra-provider-oxide/
+	OIPO_CRASH=full OIPO_CRASH_SITES=$${OIPO_CRASH_SITES:-6} $(GO) test -count=1 -v -timeout 6h -run '^TestKillsAtAnyCall$$' ./cmd/omni-infra-provider-oxide/
 
 .PHONY: storm
 storm: ## Let random faults loose on machines that come and go (OIPO_STORM=x8 random seeds or seeds, OIPO_STORM_SIZE=300)

@@ -21,7 +21,7 @@ const (
 	// crashProvider is the provider ID in crash tests.
 	crashProvider = "oxide"
 	// restWithin is how long a run may take to come to rest.
-	restWithin = 90 * time.Second
+	restWithin = 4 * time.Minute
 )
 
 // crashRun is one run of a scenario on a site of its own.

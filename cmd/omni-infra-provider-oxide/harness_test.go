@@ -283,11 +283,11 @@ func (d *daemon) entries(levels ...string) []string {
 func (p *place) eventually(what string, holds func() bool) {
 	p.t.Helper()
 
-	deadline := time.Now().Add(90 * time.Second)
+	deadline := time.Now().Add(4 * time.Minute)
 
 	for !holds() {
 		if time.Now().After(deadline) {
-			p.t.Fatalf("waited 90 s for %s; requests: %+v", what, p.requests())
+			p.t.Fatalf("waited 4 min for %s; requests: %+v", what, p.requests())
 		}
 
 		select {
