@@ -38,7 +38,7 @@ type OxideAccess struct {
 // The subjects on the health board.
 const (
 	noteNewKey      = "new key for Omni"
-	noteNewToken    = "new token for the rack"
+	noteNewToken    = "new token for the rack" //nolint:gosec // a text
 	noteKeyExpiry   = "key for Omni"
 	noteTokenExpiry = "token for the rack"
 )
