@@ -107,12 +107,17 @@ func TestNoAlertFiresInAHealthyRun(t *testing.T) {
 			`oipo_request_provision_duration_seconds_count{}`: 3, `oipo_request_removal_duration_seconds_count{}`: 1,
 			`oipo_step_duration_seconds_count{result="done",step="start"}`: 3, `oipo_step_duration_seconds_count{result="failed",step="plan"}`: 0,
 			`oipo_rack_requests_total{operation="creating the instance",result="ok"}`: 3,
-			`oipo_workers{}`: 4, `oipo_workers_busy{}`: 0, `oipo_queue_length{}`: 0, `oipo_panics_total{}`: 0,
+			`oipo_workers{}`: 4, `oipo_workers_busy{}`: 0, `oipo_panics_total{}`: 0,
 			`oipo_need_met{need="omni"}`: 1, `oipo_need_met{need="rack"}`: 1, `oipo_orphans{kind="instance"}`: 0,
 		} {
 			if got, there := last[series]; !there || got != want {
 				t.Errorf("%s is %v (%v), want %v", series, got, there, want)
 			}
+		}
+
+		// The queues of all daemons that the process ever had are counted together.
+		if _, there := last[`oipo_queue_length{}`]; !there {
+			t.Error("the queue is not counted")
 		}
 
 		if looked := last[`oipo_janitor_last_look_timestamp_seconds{}`]; time.Since(time.UnixMilli(int64(looked*1000))) > 5*time.Minute {
