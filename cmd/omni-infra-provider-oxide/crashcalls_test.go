@@ -29,6 +29,8 @@ type callWatch struct {
 	number map[string]int // by server and number of the call: its place among its like
 	point  *killPoint
 	victim *daemon
+	// aimed is true from just before the kill.
+	aimed bool
 	// struck is the number of the call at which the daemon was killed.
 	struck int
 	// next is what the next call of an operation of the rack sets off.
@@ -186,8 +188,26 @@ func (w *callWatch) killed() bool {
 	}
 }
 
+// struckDown says whether a process that has ended was killed here, and returns
+// once all that follows from the kill can be seen.
+func (w *callWatch) struckDown() bool {
+	w.mu.Lock()
+	aimed := w.aimed
+	w.mu.Unlock()
+
+	if aimed {
+		<-w.fired
+	}
+
+	return aimed
+}
+
 // kill returns when the process is dead.
 func (w *callWatch) kill(victim *daemon, number int) {
+	w.mu.Lock()
+	w.aimed = true
+	w.mu.Unlock()
+
 	_ = victim.cmd.Process.Kill()
 
 	<-victim.done

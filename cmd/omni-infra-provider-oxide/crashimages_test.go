@@ -73,7 +73,7 @@ func importKilled() scenario {
 			<-hand.done
 			r.calls.observe(false)
 
-			if r.calls.killed() {
+			if r.calls.struckDown() {
 				r.restarted = true
 				close(r.calls.again)
 
