@@ -74,8 +74,9 @@ type decodeConfig struct {
 	File string `json:"file"`
 }
 
-// decodeAlone decodes a local file as fast as one decoder of the library can:
-// for zstd that of the daemon, for xz the fastest well-kept one in pure Go.
+// decodeAlone decodes a local file with one decoder: for zstd the daemon's
+// library as it is by default, with one window of memory where the daemon gives
+// it two, for xz the fastest well-kept one in pure Go.
 func decodeAlone(_ context.Context, c decodeConfig, w *wire) error {
 	file, err := os.Open(c.File)
 	if err != nil {

@@ -248,7 +248,7 @@ func until(ctx context.Context, m *image.Manager, want image.Want) (string, erro
 		}
 
 		select {
-		case <-time.After(2 * time.Millisecond):
+		case <-time.After(10 * time.Millisecond):
 		case <-ctx.Done():
 			return "", context.Cause(ctx)
 		}

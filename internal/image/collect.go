@@ -9,7 +9,7 @@ import (
 // in buffers without a pointer that live for the whole upload: looking through
 // the heap is cheap, and letting as much garbage gather as there are buffers
 // would double the process.
-const uploadGC = 25
+const uploadGC = 5
 
 // collector makes the garbage collector thrifty while something needs it. The
 // setting is the process's, and so is the count.

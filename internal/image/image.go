@@ -186,12 +186,12 @@ type Config struct {
 	// Owner, Provider and Run are written into every mark.
 	Owner, Provider, Run string
 
-	// Writers is the most parallel writes of one upload, 16 if zero. How many
+	// Writers is the most parallel writes of one upload, 10 if zero. How many
 	// there are follows from how quickly the rack takes them.
 	Writers int
 	// Uploads is the number of uploads at once, 4 if zero. Each holds at most
-	// (Writers + 1) chunks of 512 KiB and the window of the decoder, for Talos'
-	// images 8 MiB.
+	// (Writers + 1) chunks of 512 KiB and the decoder's buffer, for Talos' images
+	// 16 MiB.
 	Uploads int
 	// Scope is where images are kept for those who leave it to the manager,
 	// ScopeAuto if empty.
@@ -230,7 +230,7 @@ func (unmetered) Retry(string, string)           {}
 
 func (c *Config) defaults() {
 	if c.Writers <= 0 {
-		c.Writers = 16
+		c.Writers = 10
 	}
 
 	if c.Uploads <= 0 {

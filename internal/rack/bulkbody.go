@@ -1,12 +1,15 @@
 package rack
 
 import (
-	"encoding/base64"
 	"errors"
 	"io"
 	"net/http"
 	"strconv"
 	"sync"
+
+	// It encodes ten times as fast as the standard library, for which base64 is a
+	// tenth of an upload.
+	"github.com/segmentio/asm/base64"
 )
 
 // bulkWrite is one chunk on its way to the rack. It is encoded while it is

@@ -1,6 +1,7 @@
 package rack
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
 	"sync/atomic"
 	"testing"
 
@@ -30,10 +32,15 @@ func TestABulkWriteIsEncodedWhileItIsSent(t *testing.T) {
 		var text []byte
 
 		for i := 0; ; i++ {
-			p := make([]byte, sizes[i%len(sizes)])
+			size := sizes[i%len(sizes)]
+			beyond := make([]byte, size+64)
 
-			n, err := b.Read(p)
-			text = append(text, p[:n]...)
+			n, err := b.Read(beyond[:size])
+			text = append(text, beyond[:n]...)
+
+			if !bytes.Equal(beyond[size:], make([]byte, 64)) {
+				t.Fatalf("a read of %d bytes wrote more", size)
+			}
 
 			if errors.Is(err, io.EOF) {
 				break
@@ -58,6 +65,77 @@ func TestABulkWriteIsEncodedWhileItIsSent(t *testing.T) {
 		}
 	})
 }
+
+// Invariant: writes make no buffers of their own, with TLS or without: an image
+// has hundreds of them, and the garbage would count as the daemon's memory.
+func TestWritesMakeNoBuffers(t *testing.T) {
+	t.Parallel()
+
+	for name, start := range map[string]func(http.Handler) *httptest.Server{"plain": httptest.NewServer, "tls": httptest.NewTLSServer} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			s := start(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				_, _ = io.Copy(io.Discard, r.Body)
+
+				w.WriteHeader(http.StatusNoContent)
+			}))
+			defer s.Close()
+
+			transport, _ := s.Client().Transport.(*http.Transport)
+
+			c, err := New(Config{Host: s.URL, Token: "token", Transport: transport})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+
+			var conn net.Conn
+
+			ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
+				GotConn: func(info httptrace.GotConnInfo) { conn = info.Conn },
+			})
+
+			if err := c.BulkWrite(ctx, "disk", 0, make([]byte, MaxChunk)); err != nil {
+				t.Fatal(err)
+			}
+
+			poured, ok := conn.(*pourConn)
+			if !ok || len(poured.buffer) != pourSize {
+				t.Errorf("the body went out by a %T", conn)
+			}
+		})
+	}
+}
+
+// Invariant: a connection sends all bodies by way of the same buffer.
+func TestAConnectionKeepsItsBuffer(t *testing.T) {
+	t.Parallel()
+
+	c := &pourConn{Conn: sink{}}
+	body := bytes.NewReader(make([]byte, 3*pourSize+1))
+
+	for range 2 {
+		if _, err := body.Seek(0, io.SeekStart); err != nil {
+			t.Fatal(err)
+		}
+
+		before := c.buffer
+
+		if n, err := c.ReadFrom(body); n != 3*pourSize+1 || err != nil {
+			t.Fatal(n, err)
+		}
+
+		if before != nil && &before[0] != &c.buffer[0] {
+			t.Error("the second body made a buffer")
+		}
+	}
+}
+
+// sink takes everything.
+type sink struct{ net.Conn }
+
+func (sink) Write(p []byte) (int, error) { return len(p), nil }
 
 // Invariant: once a write is over nobody reads its chunk, which holds other
 // bytes by then.

@@ -1,9 +1,10 @@
 package rack
 
 import (
-	"crypto/tls"
 	"net/http"
 	"sync"
+
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/reach"
 )
 
 // lanes sends each request over a connection that no other request wants: as
@@ -23,17 +24,8 @@ type lanes struct {
 func newLanes(base *http.Transport) *lanes {
 	t := base.Clone()
 	t.MaxConnsPerHost, t.MaxIdleConnsPerHost = 1, 1
-	t.ForceAttemptHTTP2 = false
-	t.Protocols = new(http.Protocols)
-	t.Protocols.SetHTTP1(true)
-
-	// A transport that was used offers HTTP/2 in its TLS configuration, and its
-	// clone goes on to offer what it does not speak.
-	if t.TLSClientConfig == nil {
-		t.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
-	}
-
-	t.TLSClientConfig.NextProtos = []string{"http/1.1"}
+	reach.HTTP1(t)
+	pouring(t)
 
 	return &lanes{base: t}
 }

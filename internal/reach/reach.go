@@ -99,6 +99,21 @@ func (n *Network) Transport(trust Trust) (*http.Transport, error) {
 	return t, nil
 }
 
+// HTTP1 has a transport that is not in use yet speak HTTP/1.1 only.
+func HTTP1(t *http.Transport) {
+	t.ForceAttemptHTTP2 = false
+	t.Protocols = new(http.Protocols)
+	t.Protocols.SetHTTP1(true)
+
+	// A transport that was used offers HTTP/2 in its TLS configuration, and its
+	// clone goes on to offer what it does not speak.
+	if t.TLSClientConfig == nil {
+		t.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+
+	t.TLSClientConfig.NextProtos = []string{"http/1.1"}
+}
+
 // refusal is the answer of a proxy that does not let a connection through.
 type refusal struct{ proxy, target, status string }
 

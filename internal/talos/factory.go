@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/reach"
 )
 
 const (
@@ -98,6 +100,16 @@ func NewFactory(config FactoryConfig) *Factory {
 		if base, ok := http.DefaultTransport.(*http.Transport); ok {
 			f.client.Transport = base.Clone()
 		}
+	}
+
+	// Over HTTP/2 what the decoder has not asked for yet would wait in the
+	// process, up to 4 MiB of it; over HTTP/1.1 it waits in the kernel, which also
+	// finds out how much the link needs.
+	if t, ok := f.client.Transport.(*http.Transport); ok {
+		t = t.Clone()
+		reach.HTTP1(t)
+
+		f.client.Transport = t
 	}
 
 	// A whole download has no deadline: it takes as long as the link needs.

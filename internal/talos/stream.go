@@ -20,6 +20,8 @@ const (
 	// maxWindow bounds the memory of a decoder; Talos' images use 8 MiB with zstd
 	// and 256 KiB with xz.
 	maxWindow = 64 << 20
+	// roomyWindow is the largest window for which the decoder has twice the memory.
+	roomyWindow = 8 << 20
 )
 
 // Stream is the raw disk of an image while it is downloaded. Its methods are
@@ -89,8 +91,12 @@ func (s *Stream) decode(start []byte) (uint64, error) {
 			return 0, fmt.Errorf("unpacking needs a window of %d MiB, more than the %d MiB that it may", header.WindowSize>>20, maxWindow>>20)
 		}
 
-		// One goroutine at most: none of its own, and the smallest buffers.
-		d, err := zstd.NewReader(s.in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxWindow))
+		// One goroutine at most: none of its own. With the smallest buffer the
+		// decoder would move the whole window for each MiB, which for three
+		// quarters of zeros is as much work as the rest of the decoding; a larger
+		// window than Talos' is not worth twice its memory.
+		d, err := zstd.NewReader(s.in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(header.WindowSize > roomyWindow),
+			zstd.WithDecoderMaxWindow(maxWindow))
 		if err != nil {
 			return 0, fmt.Errorf("reading zstd: %w", err)
 		}
