@@ -137,7 +137,7 @@ func uploadAlone(ctx context.Context, c uploadConfig, w *wire) error {
 	}
 	defer client.Close()
 
-	pieces, err := load(c.File)
+	pieces, err := loadPieces(c.File)
 	if err != nil {
 		return err
 	}
@@ -188,8 +188,8 @@ func write(ctx context.Context, client *rack.Client, disk string, pieces []piece
 	return context.Cause(ctx)
 }
 
-// load reads the chunks of a disk that are not zeros.
-func load(name string) ([]piece, error) {
+// loadPieces reads the chunks of a disk that are not zeros.
+func loadPieces(name string) ([]piece, error) {
 	file, err := os.Open(name)
 	if err != nil {
 		return nil, err

@@ -1,8 +1,12 @@
 // Command bench measures the daemon against simulators on the same machine:
 //
 //	go run ./hack/bench images [--rows fast,xz] [--runs 3] [--output json]
+//	go run ./hack/bench load [--rows arrive,idle] [--machines 1000] [--output json]
 //
-// Each part runs in a process of its own, so that processor time, memory and
+// load has machines come and go, with the real daemon as a process of its own and
+// all simulators in this one; internal/docs/scale.md says how to read it.
+//
+// With images each part runs in a process of its own, so that processor time, memory and
 // connections are those of the importer alone. The parts are this program
 // again, started with the name of a role and its configuration:
 //
@@ -37,16 +41,19 @@ func main() {
 
 func run(ctx context.Context, args []string) error {
 	if len(args) == 0 {
-		return errors.New("usage: bench images [flags]")
+		return errors.New("usage: bench images|load [flags]")
 	}
 
-	if args[0] == "images" {
+	switch args[0] {
+	case "images":
 		return images(ctx, args[1:])
+	case "load":
+		return load(ctx, args[1:], os.Stdout)
 	}
 
 	if role, ok := roles[args[0]]; ok && len(args) == 2 {
 		return role(ctx, args[1])
 	}
 
-	return fmt.Errorf("there is no benchmark %q; there is: images", args[0])
+	return fmt.Errorf("there is no benchmark %q; there are: images, load", args[0])
 }

@@ -194,8 +194,10 @@ func (m *memory) end() (int64, error) {
 }
 
 // anonymous is the RssAnon of the process in bytes.
-func (p *part) anonymous() (int64, error) {
-	text, err := os.ReadFile("/proc/" + strconv.Itoa(p.cmd.Process.Pid) + "/status")
+func (p *part) anonymous() (int64, error) { return anonymousOf(p.cmd.Process.Pid) }
+
+func anonymousOf(pid int) (int64, error) {
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
 	if err != nil {
 		return 0, fmt.Errorf("reading the memory of a process: %w", err)
 	}
