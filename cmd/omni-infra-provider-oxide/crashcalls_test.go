@@ -28,7 +28,7 @@ type callWatch struct {
 	seen   map[string]int
 	number map[string]int // by server and number of the call: its place among its like
 	point  *killPoint
-	victim *daemon
+	victim *daemon // nil while nothing is to be counted or killed
 	// aimed is true from just before the kill.
 	aimed bool
 	// struck is the number of the call at which the daemon was killed.
@@ -44,6 +44,14 @@ func newCallWatch(point *killPoint) *callWatch {
 		fired: make(chan struct{}), again: make(chan struct{}), point: point,
 		seen: map[string]int{}, number: map[string]int{}, next: map[string]func(){},
 	}
+}
+
+// aim sets the process that is killed.
+func (w *callWatch) aim(victim *daemon) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	w.victim = victim
 }
 
 // observe opens or closes the window in which calls count.
@@ -133,7 +141,7 @@ func (w *callWatch) of() *site.Site {
 func (w *callWatch) begins(server string, number int, name string) (drop bool) {
 	w.mu.Lock()
 
-	if !w.open {
+	if !w.open || w.victim == nil {
 		w.mu.Unlock()
 
 		return false
@@ -165,7 +173,7 @@ func (w *callWatch) begins(server string, number int, name string) (drop bool) {
 
 func (w *callWatch) ends(server string, number int, name string) {
 	w.mu.Lock()
-	hit := w.open && w.hits(name, w.number[fmt.Sprint(server, number)], after)
+	hit := w.open && w.victim != nil && w.hits(name, w.number[fmt.Sprint(server, number)], after)
 	victim := w.victim
 	w.mu.Unlock()
 

@@ -60,15 +60,12 @@ func importBesideTheDaemon() scenario {
 func importKilled() scenario {
 	return scenario{
 		name:   "import killed",
-		before: func(r *crashRun) { r.begin(); r.register() },
+		before: func(r *crashRun) { r.begin(); r.register(); r.calls.aim(nil) },
 		run: func(r *crashRun) {
 			schematic := r.schematic("customization:\n  extraKernelArgs: [second]\n")
 			file := r.download(schematic, "raw.zst")
 			hand := r.importFile(schematic, file)
-
-			r.calls.mu.Lock()
-			r.calls.victim = hand
-			r.calls.mu.Unlock()
+			r.calls.aim(hand)
 
 			<-hand.done
 			r.calls.observe(false)

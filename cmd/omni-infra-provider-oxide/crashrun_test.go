@@ -102,9 +102,7 @@ func (r *crashRun) begin() {
 
 	r.daemon = start(r.t, r.env)
 
-	r.calls.mu.Lock()
-	r.calls.victim = r.daemon
-	r.calls.mu.Unlock()
+	r.calls.aim(r.daemon)
 
 	if r.env["LEASE"] != "off" {
 		r.eventually("the first to hold the lease", r.daemon.holds)
