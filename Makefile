@@ -81,8 +81,7 @@ fmt-check: ## Check that the code is formatted
 generate: ## Generate code from the protobuf files, and pages and examples from the code
 	$(BUF) generate api --template api/buf.gen.yaml
 	fresh=$$(mktemp -d) && trap 'rm -rf "$$fresh"' EXIT && $(GO) build -o "$$fresh/daemon" ./cmd/omni-infra-provider-oxide && \
-	"$$fresh/daemon" machine-class reference > internal/docs/machine-class.md && \
-	"$$fresh/daemon" docs metrics > internal/docs/metrics.md && \
+	"$$fresh/daemon" docs generate internal/docs && \
 	"$$fresh/daemon" machine-class example --name oxide-all-fields > hack/examples/machine-class-all-fields.yaml
 
 .PHONY: generate-check
@@ -91,10 +90,10 @@ generate-check: ## Check that what is generated is what it is generated from
 	stale=0 && for file in $$( (cd "$$fresh" && find . -type f; cd - >/dev/null && find . -name '*.pb.go') | sort -u); do \
 		cmp -s "$$fresh/$$file" "$$file" || { echo "$$file is not what its protobuf file says: run make generate"; stale=1; }; \
 	done && $(GO) build -o "$$fresh/daemon" ./cmd/omni-infra-provider-oxide && \
-	"$$fresh/daemon" docs metrics | cmp -s - internal/docs/metrics.md || \
-		{ echo "internal/docs/metrics.md is not what the code says: run make generate"; stale=1; }; \
-	"$$fresh/daemon" machine-class reference | cmp -s - internal/docs/machine-class.md || \
-		{ echo "internal/docs/machine-class.md is not what the code says: run make generate"; stale=1; }; \
+	"$$fresh/daemon" docs generate "$$fresh/docs" && for page in "$$fresh"/docs/*.md; do \
+		cmp -s "$$page" "internal/docs/$${page##*/}" || \
+			{ echo "internal/docs/$${page##*/} is not what the code says: run make generate"; stale=1; }; \
+	done; \
 	"$$fresh/daemon" machine-class example --name oxide-all-fields | cmp -s - hack/examples/machine-class-all-fields.yaml || \
 		{ echo "hack/examples/machine-class-all-fields.yaml is not what the code says: run make generate"; stale=1; }; \
 	exit $$stale
@@ -106,6 +105,14 @@ tidy: ## Make go.mod and go.sum those of the code
 .PHONY: tidy-check
 tidy-check: ## Check that go.mod and go.sum are those of the code
 	$(GO) mod tidy -diff
+
+.PHONY: man
+man: ## Write the manual pages of the daemon and its commands into bin/man
+	rm -rf bin/man && mkdir -p bin && CGO_ENABLED=0 $(GO) run -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' ./cmd/omni-infra-provider-oxide docs man bin/man
+
+.PHONY: check
+check: ## Run everything that CI runs: build, vet, all tests, generated code, linters, documents and the demo
+	.ci/run
 
 .PHONY: docs-check
 docs-check: ## Check that what the documents name is there

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/docs"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/machineclass"
 )
 
@@ -110,7 +109,7 @@ func TestValidateReadsStandardInput(t *testing.T) {
 func TestMachineClassPrints(t *testing.T) {
 	t.Parallel()
 
-	for sub, want := range map[string]string{"schema": machineclass.Schema(), "reference": docs.MachineClass} {
+	for sub, want := range map[string]string{"schema": machineclass.Schema(), "reference": machineclass.Reference()} {
 		if code, stdout, stderr := command("machine-class", sub); code != 0 || stdout != want || stderr != "" {
 			t.Errorf("%s: %d, %q", sub, code, stderr)
 		}

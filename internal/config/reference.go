@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 )
 
@@ -15,16 +14,6 @@ func find(flag string) option {
 	}
 
 	panic("no option " + flag)
-}
-
-// Reference returns the options as a Markdown table: all but those of
-// NetworkReference and ImageReference.
-func Reference() string {
-	elsewhere := slices.Concat(networkOptions(), imageOptions())
-
-	return table(slices.DeleteFunc(options(), func(o option) bool {
-		return slices.ContainsFunc(elsewhere, func(n option) bool { return n.flag == o.flag })
-	}))
 }
 
 // ImageReference returns the options on images as a Markdown table.
@@ -56,6 +45,42 @@ func table(options []option) string {
 
 		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", flag, env, def, help)
 	}
+
+	return b.String()
+}
+
+// OptionsPage is the page on all options, in Markdown.
+func OptionsPage() string {
+	var b strings.Builder
+
+	b.WriteString(`# Options
+
+<!-- Made by "make generate" from internal/config. -->
+
+A flag wins over a variable, and a variable that is empty counts as one that is not set. A secret never stands on the
+command line and is never printed: it comes from its variable, or from a file that a flag or a variable with ` + "`_FILE`" + `
+names. A value that is wrong is told in one line with the option, the value and its limits, all of them at once, and
+the process ends with exit code 2.
+`)
+
+	for _, section := range []struct {
+		title   string
+		options []option
+	}{
+		{"Omni and the provider", omniOptions()},
+		{"The rack", oxideOptions()},
+		{"Replicas", leaseOptions()},
+		{"Images", imageOptions()},
+		{"Work, health and logs", workOptions()},
+		{"Networks", networkOptions()},
+	} {
+		fmt.Fprintf(&b, "\n## %s\n\n%s", section.title, table(section.options))
+	}
+
+	b.WriteString(`
+Proxies come from ` + "`HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`" + `, which [networks](networks.md) explains. systemd's ` + "`NOTIFY_SOCKET`" + `
+and ` + "`WATCHDOG_USEC`" + ` are obeyed, and Go's own variables, such as ` + "`GOMEMLIMIT`" + `, too.
+`)
 
 	return b.String()
 }

@@ -77,38 +77,6 @@ func (f field) meaning() string {
 	return text
 }
 
-// keys are those of an object, or of a list's entries.
-func (f field) keys() string {
-	inner := f.fields
-	if f.entry != nil {
-		inner = f.entry.fields
-	}
-
-	if len(inner) == 0 {
-		return ""
-	}
-
-	keys := make([]string, len(inner))
-	for i, g := range inner {
-		keys[i] = g.key
-	}
-
-	return ": `{" + strings.Join(keys, ", ") + "}`"
-}
-
-// summary is the table of the README.
-func summary() string {
-	var b strings.Builder
-
-	b.WriteString("| Key | Default | Meaning |\n|---|---|---|\n")
-
-	for _, f := range fields() {
-		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", f.key, f.defaultCell(), f.meaning()+f.keys())
-	}
-
-	return b.String()
-}
-
 func (f field) typeName() string {
 	switch f.kind {
 	case kindEnum:

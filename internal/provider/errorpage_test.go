@@ -222,7 +222,12 @@ func TestTheErrorPageIsWhatPeopleSee(t *testing.T) {
 		return
 	}
 
-	want := strings.Split(docs.Errors, "\n")
+	written, err := docs.Page("errors")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	want := strings.Split(written, "\n")
 
 	for i, line := range strings.Split(page.String(), "\n") {
 		if i >= len(want) || line != want[i] {

@@ -1,44 +1,50 @@
 package config
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/docs"
 )
 
-func readme(t *testing.T) string {
+func page(t *testing.T, name string) string {
 	t.Helper()
 
-	text, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
+	text, err := docs.Page(name)
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	return string(text)
+	return text
 }
 
-// The README says every option as it is.
-func TestREADMEHasTheOptions(t *testing.T) {
+// Invariant: the page says every option as it is.
+func TestThePageHasTheOptions(t *testing.T) {
 	t.Parallel()
 
-	wantTable(t, readme(t), "TestREADMEHasTheOptions", Reference())
+	if page(t, "options") != OptionsPage() {
+		t.Error("options.md is old: run make generate")
+	}
+
+	for _, o := range options() {
+		if !strings.Contains(OptionsPage(), "`"+o.env+"`") {
+			t.Errorf("%s is not on the page", o.env)
+		}
+	}
 }
 
-// And the page on networks those that the README leaves to it.
+// And the page on networks.
 func TestThePageHasTheNetworkOptions(t *testing.T) {
 	t.Parallel()
 
-	wantTable(t, docs.Networks, "TestThePageHasTheNetworkOptions", NetworkReference())
+	wantTable(t, page(t, "networks"), "TestThePageHasTheNetworkOptions", NetworkReference())
 }
 
 // And the page on images those on images.
 func TestThePageHasTheImageOptions(t *testing.T) {
 	t.Parallel()
 
-	wantTable(t, docs.Images, "TestThePageHasTheImageOptions", ImageReference())
+	wantTable(t, page(t, "images"), "TestThePageHasTheImageOptions", ImageReference())
 }
 
 func wantTable(t *testing.T, page, mark, want string) {
