@@ -121,7 +121,7 @@ func TestTheAttemptOfAnotherProcessIsNotCalledUnder(t *testing.T) {
 
 	b := newBench(t)
 	spec := b.planned("r1")
-	b.storing(b.m.stampAttempt(spec))
+	b.storing(b.m.stampAttempt(t.Context(), spec))
 
 	b.m = b.machines()
 	b.storing(b.m.Create(t.Context(), spec, "join config"))

@@ -2,6 +2,7 @@ package instance
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"time"
 
@@ -78,7 +79,7 @@ func (m *Machines) beginAttempt(ctx context.Context, spec *specs.InstanceSpec) e
 		return err
 	}
 
-	return m.stampAttempt(spec)
+	return m.stampAttempt(ctx, spec)
 }
 
 // failedFor is how long an attempt that has failed is still to be left alone.
@@ -100,12 +101,12 @@ func (m *Machines) CreateDue(spec *specs.InstanceSpec) bool {
 
 // stampAttempt stores that a create is about to be made, once a place for it is
 // near: the stored time must be young when the call goes out.
-func (m *Machines) stampAttempt(spec *specs.InstanceSpec) error {
+func (m *Machines) stampAttempt(ctx context.Context, spec *specs.InstanceSpec) error {
 	if err := mayTry(m.refusedCreates, spec.GetPlan(), creating); err != nil {
 		return err
 	}
 
-	if err := m.askPlace(spec); err != nil {
+	if err := m.askPlace(ctx, spec); err != nil {
 		return err
 	}
 
@@ -124,10 +125,10 @@ func (m *Machines) stampAttempt(spec *specs.InstanceSpec) error {
 
 	// The text stands while the call is made, which may be long.
 	if last.GetLastError() != "" {
-		return waitFor(0, "creating the instance, try %d: %s", spec.GetCreate().GetCount(), last.GetLastError())
+		return &Wait{Reason: fmt.Sprintf("creating the instance, try %d: %s", spec.GetCreate().GetCount(), last.GetLastError()), First: true}
 	}
 
-	return storeNow()
+	return &Wait{Reason: "creating the instance", First: true}
 }
 
 // unsure is the latest time at which a create call without a known outcome may
@@ -192,8 +193,16 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-func (m *Machines) askPlace(spec *specs.InstanceSpec) error {
-	ok, again, position := m.creates.Ask(spec.GetPlan().GetRequestId())
+// askPlace asks for a place to create: the first time in the order in which the
+// machines were planned, whatever each has waited for since, and behind all others
+// after a try that has failed.
+func (m *Machines) askPlace(ctx context.Context, spec *specs.InstanceSpec) error {
+	var came time.Time
+	if at := spec.GetPlan().GetPlannedAt(); at != nil && spec.GetCreate().GetCount() <= 1 {
+		came = at.AsTime()
+	}
+
+	ok, again, position := m.creates.Await(ctx, spec.GetPlan().GetRequestId(), came)
 	if ok {
 		return nil
 	}
@@ -242,7 +251,7 @@ func planned(plan *specs.Plan, i *oxide.Instance) bool {
 
 func (m *Machines) create(ctx context.Context, spec *specs.InstanceSpec, userData string) error {
 	if !m.fresh(spec.GetPlan().GetRequestId()) {
-		return m.stampAttempt(spec)
+		return m.stampAttempt(ctx, spec)
 	}
 
 	if err := mayTry(m.refusedCreates, spec.GetPlan(), creating); err != nil {
@@ -251,7 +260,7 @@ func (m *Machines) create(ctx context.Context, spec *specs.InstanceSpec, userDat
 		return err
 	}
 
-	if err := m.askPlace(spec); err != nil {
+	if err := m.askPlace(ctx, spec); err != nil {
 		return err
 	}
 

@@ -341,7 +341,7 @@ func TestSettlingBeginsWhenACallIsGivenUp(t *testing.T) {
 
 	b := newBench(t)
 	spec := b.planned("r1")
-	b.storing(b.m.stampAttempt(spec))
+	b.storing(b.m.stampAttempt(t.Context(), spec))
 	b.pass(2 * time.Minute)
 
 	_, lost := b.m.cfg.Rack.ViewInstance(cancelled(t), "x")

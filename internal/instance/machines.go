@@ -134,9 +134,9 @@ type memory struct {
 func New(cfg Config) *Machines {
 	m := &Machines{
 		cfg:     cfg,
-		creates: NewPlaces(cfg.MaxCreates, 2*time.Second),
-		starts:  NewPlaces(cfg.MaxCreates/2, time.Second),
-		deletes: NewPlaces(1, 300*time.Millisecond),
+		creates: NewPlaces(cfg.MaxCreates, time.Second),
+		starts:  NewPlaces(cfg.MaxCreates/2, 200*time.Millisecond),
+		deletes: NewPlaces(1, 200*time.Millisecond),
 		now:     time.Now,
 		since:   time.Now(),
 		memory: &memory{

@@ -72,7 +72,7 @@ func (m *Machines) stopPoll(id, why string) error {
 // beforeLook is why an instance is not looked at now: its next look is later, and
 // whatever wakes the teardown earlier costs no call; or there is no turn yet for
 // what will come of the first look.
-func (m *Machines) beforeLook(t target) error {
+func (m *Machines) beforeLook(ctx context.Context, t target) error {
 	m.mu.Lock()
 	s, told := m.stops[t.instanceID]
 	m.mu.Unlock()
@@ -85,7 +85,7 @@ func (m *Machines) beforeLook(t target) error {
 		return nil
 	}
 
-	return m.ask(m.starts, t.key, "stop the instance")
+	return m.ask(ctx, m.starts, t.key, "stop the instance")
 }
 
 func (m *Machines) forgetStop(id string) {

@@ -73,7 +73,7 @@ func targetOf(spec *specs.InstanceSpec) target {
 // with the addresses, and returns nil when there is none left.
 func (m *Machines) removeAll(ctx context.Context, t target) error {
 	// Who waits for a turn need not look at the rack each time it asks for it.
-	if w := m.stillInLine(t.key); w != nil {
+	if w := m.stillInLine(ctx, t.key); w != nil {
 		return w
 	}
 
@@ -122,7 +122,7 @@ func (m *Machines) removeInstances(ctx context.Context, t target) (left, err err
 			return nil, nil
 		}
 
-		if w := m.beforeLook(t); w != nil {
+		if w := m.beforeLook(ctx, t); w != nil {
 			return w, nil
 		}
 
@@ -263,7 +263,7 @@ func (m *Machines) stop(ctx context.Context, key string, i *oxide.Instance) erro
 func (m *Machines) removeDisks(ctx context.Context, t target) error {
 	// Of an instance that was deleted just now the disks are there.
 	if m.deletedByUs(t.instanceID) {
-		if w := m.ask(m.deletes, t.key, "delete disks"); w != nil {
+		if w := m.ask(ctx, m.deletes, t.key, "delete disks"); w != nil {
 			return w
 		}
 	}

@@ -306,7 +306,7 @@ func TestATeardownAfterAKilledCreateSettlesToo(t *testing.T) {
 	spec := b.planned("r1")
 	// The attempt was stored and the process died: nobody knows whether the call
 	// went out.
-	b.storing(b.m.stampAttempt(spec))
+	b.storing(b.m.stampAttempt(t.Context(), spec))
 
 	began := b.now
 

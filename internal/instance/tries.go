@@ -50,7 +50,7 @@ func (m *Machines) tried(id string, err error) {
 // inTurn makes a call that blocks for as long as the rack takes, if there is a
 // place for it; otherwise it answers a wait and makes no call.
 func (m *Machines) inTurn(ctx context.Context, places *Places, key, what string, call func(context.Context) error) (waits, err error) {
-	if w := m.ask(places, key, what); w != nil {
+	if w := m.ask(ctx, places, key, what); w != nil {
 		return w, nil
 	}
 
@@ -70,8 +70,8 @@ type line struct {
 }
 
 // ask answers a wait until the turn has come, and remembers which.
-func (m *Machines) ask(places *Places, key, what string) error {
-	ok, again, position := places.Ask(key)
+func (m *Machines) ask(ctx context.Context, places *Places, key, what string) error {
+	ok, again, position := places.Await(ctx, key, time.Time{})
 
 	m.mu.Lock()
 	before := m.lines[key]
@@ -91,7 +91,7 @@ func (m *Machines) ask(places *Places, key, what string) error {
 }
 
 // stillInLine asks again for the turn that key waits for, if it does.
-func (m *Machines) stillInLine(key string) error {
+func (m *Machines) stillInLine(ctx context.Context, key string) error {
 	m.mu.Lock()
 	l, waits := m.lines[key]
 	m.mu.Unlock()
@@ -100,7 +100,7 @@ func (m *Machines) stillInLine(key string) error {
 		return nil
 	}
 
-	return m.ask(l.places, key, l.what)
+	return m.ask(ctx, l.places, key, l.what)
 }
 
 // giveBack gives a turn back that was not used: the rack was looked at after it

@@ -14,6 +14,9 @@ type Wait struct {
 	Reason string
 	// After is when to look again.
 	After time.Duration
+	// First is before all others whose time has come: a place that is held while
+	// hundreds of others are looked at is lost.
+	First bool
 	// Cause is the error that made the wait necessary, if one did.
 	Cause error
 }
@@ -25,7 +28,7 @@ func (w *Wait) Error() string { return w.Reason }
 func (w *Wait) Unwrap() error { return w.Cause }
 
 // storeNow has the state written before the next side effect.
-func storeNow() error { return &Wait{} }
+func storeNow() error { return &Wait{First: true} }
 
 func waitFor(after time.Duration, format string, args ...any) error {
 	return &Wait{Reason: fmt.Sprintf(format, args...), After: after}

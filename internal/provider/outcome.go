@@ -33,6 +33,10 @@ func (m *mending) Unwrap() error { return m.error }
 // requeue".
 const minRequeue = 10 * time.Millisecond
 
+// beforeOthers is the interval of who is to go on before all whose time has come:
+// the SDK's queue is one of times.
+const beforeOthers = -time.Minute
+
 // outcome decides, in this one place, what an error means for the request:
 // a wait with a reason, which goes on by itself, or a failure that a person
 // must mend, which Omni shows as FAILED and the SDK tries again each minute.
@@ -42,6 +46,10 @@ func outcome(ctx context.Context, err error) error {
 	}
 
 	if w, ok := instance.AsWait(err); ok {
+		if w.First {
+			return wait(w.Reason, beforeOthers)
+		}
+
 		return wait(w.Reason, w.After)
 	}
 
@@ -91,7 +99,9 @@ func rackOutcome(err error) error {
 
 // wait asks the SDK to come back, with a reason for the user if there is one.
 func wait(reason string, after time.Duration) error {
-	after = max(after, minRequeue)
+	if after != beforeOthers {
+		after = max(after, minRequeue)
+	}
 
 	if reason == "" {
 		return provision.NewRetryInterval(after)

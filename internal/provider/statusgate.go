@@ -26,6 +26,10 @@ const (
 // request's status the reason is copied to where it is seen. All texts for
 // Omni are cut here.
 //
+// After each step that has nothing to tell the SDK writes that it has run it. That is
+// a write for each of many machines that nobody reads, and on the page it takes the
+// place of what is still true, so what was told stands until there is something else.
+//
 // It wraps the core state, so that the wrapper's read-modify-writes come
 // through it too.
 type statusGate struct {
@@ -35,6 +39,8 @@ type statusGate struct {
 
 	mu    sync.Mutex
 	shown map[resource.ID]shownText
+	// written are the statuses as they were last written, of requests under way.
+	written map[resource.ID]*infra.MachineRequestStatus
 }
 
 type shownText struct {
@@ -44,7 +50,7 @@ type shownText struct {
 
 // newStatusGate wraps st.
 func newStatusGate(st state.CoreState) *statusGate {
-	return &statusGate{CoreState: st, now: time.Now, shown: map[resource.ID]shownText{}}
+	return &statusGate{CoreState: st, now: time.Now, shown: map[resource.ID]shownText{}, written: map[resource.ID]*infra.MachineRequestStatus{}}
 }
 
 // Create implements state.CoreState.
@@ -58,14 +64,75 @@ func (g *statusGate) Create(ctx context.Context, res resource.Resource, opts ...
 func (g *statusGate) Update(ctx context.Context, res resource.Resource, opts ...state.UpdateOption) error {
 	g.explain(res)
 
-	return g.CoreState.Update(ctx, res, opts...)
+	if g.tellsNothing(res) {
+		return nil
+	}
+
+	err := g.CoreState.Update(ctx, res, opts...)
+	if err == nil {
+		g.note(res)
+	}
+
+	return err
 }
+
+// note remembers what was written of a request under way.
+func (g *statusGate) note(res resource.Resource) {
+	st, ok := res.(*infra.MachineRequestStatus)
+	if !ok {
+		return
+	}
+
+	g.mu.Lock()
+	defer g.mu.Unlock()
+
+	if written, ok := st.DeepCopy().(*infra.MachineRequestStatus); ok && underWay(st) {
+		g.written[st.Metadata().ID()] = written
+	} else {
+		delete(g.written, st.Metadata().ID())
+	}
+}
+
+func underWay(st *infra.MachineRequestStatus) bool {
+	return st.TypedSpec().Value.GetStage() == omnispecs.MachineRequestStatusSpec_PROVISIONING
+}
+
+// tellsNothing says that a write would only take away a text, for the name of the
+// step that has just passed.
+func (g *statusGate) tellsNothing(res resource.Resource) bool {
+	st, ok := res.(*infra.MachineRequestStatus)
+	if !ok || !underWay(st) || st.TypedSpec().Value.GetError() != "" || !strings.HasPrefix(st.TypedSpec().Value.GetStatus(), sdkStepText) {
+		return false
+	}
+
+	g.mu.Lock()
+	last := g.written[st.Metadata().ID()]
+	g.mu.Unlock()
+
+	if last == nil {
+		return false
+	}
+
+	same, ok := st.DeepCopy().(*infra.MachineRequestStatus)
+	if !ok {
+		return false
+	}
+
+	same.TypedSpec().Value.Status, same.TypedSpec().Value.Error = last.TypedSpec().Value.GetStatus(), last.TypedSpec().Value.GetError()
+	same.Metadata().SetVersion(last.Metadata().Version())
+
+	return resource.Equal(same, last)
+}
+
+// sdkStepText begins what the SDK writes after a step.
+const sdkStepText = "Running Step: "
 
 // Destroy implements state.CoreState.
 func (g *statusGate) Destroy(ctx context.Context, ptr resource.Pointer, opts ...state.DestroyOption) error {
 	if ptr.Type() == infra.MachineRequestStatusType {
 		g.mu.Lock()
 		delete(g.shown, ptr.ID())
+		delete(g.written, ptr.ID())
 		g.mu.Unlock()
 	}
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cosi-project/runtime/pkg/resource"
 	"github.com/cosi-project/runtime/pkg/safe"
 	"github.com/cosi-project/runtime/pkg/state"
 	"github.com/cosi-project/runtime/pkg/state/impl/inmem"
@@ -72,12 +73,73 @@ func TestAWaitingRequestShowsItsReason(t *testing.T) {
 		t.Errorf("status %q", got.GetStatus())
 	}
 
-	if got := g.write(provisioning, `Running Step: "image" (2/5)`, ""); got.GetStatus() != `Running Step: "image" (2/5)` {
+	// What was told stands until there is something else to tell.
+	if got := g.write(provisioning, `Running Step: "image" (2/5)`, ""); got.GetStatus() != "waiting for the image" {
 		t.Errorf("without a reason: status %q", got.GetStatus())
 	}
 
 	if got := g.write(failed, `Running Step: "plan" (1/5)`, "no such project"); got.GetStatus() != `Running Step: "plan" (1/5)` || got.GetError() != "no such project" {
 		t.Errorf("failed: %v", got)
+	}
+}
+
+// Rule: a write that only names the step that has passed is left out, and no other
+// is: not the first, not one after a failure, and none that changes something beside
+// the text.
+func TestAPassedStepIsNotWritten(t *testing.T) {
+	t.Parallel()
+
+	g := newGateTest(t)
+	version := func() string {
+		res, err := g.inner.Get(t.Context(), infra.NewMachineRequestStatus("r1").Metadata())
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		return res.Metadata().Version().String()
+	}
+
+	const plan, image = `Running Step: "plan" (1/5)`, `Running Step: "image" (2/5)`
+
+	if got := g.write(provisioning, plan, ""); got.GetStatus() != plan {
+		t.Errorf("at first: %q", got.GetStatus())
+	}
+
+	before := version()
+	if got := g.write(provisioning, image, ""); got.GetStatus() != plan || version() != before {
+		t.Errorf("after the next step: %q", got.GetStatus())
+	}
+
+	g.write(failed, image, "no such project")
+
+	if got := g.write(provisioning, image, ""); got.GetStage() != provisioning || got.GetError() != "" {
+		t.Errorf("after a failure: %v", got)
+	}
+
+	if got := g.write(provisioning, image, "waiting for the image"); got.GetStatus() != "waiting for the image" {
+		t.Errorf("a wait: %q", got.GetStatus())
+	}
+
+	// The machine has joined, and the status is torn down.
+	_, err := safe.StateUpdateWithConflicts(t.Context(), g.outer, infra.NewMachineRequestStatus("r1").Metadata(), func(r *infra.MachineRequestStatus) error {
+		r.TypedSpec().Value.Id, r.TypedSpec().Value.Status, r.TypedSpec().Value.Error = "machine", image, ""
+
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if got := g.write(provisioning, image, ""); got.GetId() != "machine" || got.GetStatus() != image {
+		t.Errorf("after it has joined: %v", got)
+	}
+
+	if _, err := g.outer.Teardown(t.Context(), infra.NewMachineRequestStatus("r1").Metadata()); err != nil {
+		t.Fatal(err)
+	}
+
+	if res, err := g.inner.Get(t.Context(), infra.NewMachineRequestStatus("r1").Metadata()); err != nil || res.Metadata().Phase() != resource.PhaseTearingDown {
+		t.Errorf("after its teardown: %v, %v", res, err)
 	}
 }
 
