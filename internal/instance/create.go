@@ -193,9 +193,13 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
+// Arrived notes when Omni made a request: the runtime hands many that come together
+// out in any order.
+func (m *Machines) Arrived(requestID string, at time.Time) { m.creates.Came(requestID, at) }
+
 // askPlace asks for a place to create: the first time in the order in which the
-// machines were planned, whatever each has waited for since, and behind all others
-// after a try that has failed.
+// requests came, or at least were planned, whatever each has waited for since, and
+// behind all others after a try that has failed.
 func (m *Machines) askPlace(ctx context.Context, spec *specs.InstanceSpec) error {
 	var came time.Time
 	if at := spec.GetPlan().GetPlannedAt(); at != nil && spec.GetCreate().GetCount() <= 1 {

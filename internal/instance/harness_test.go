@@ -123,7 +123,7 @@ func (b *bench) ok(err error) {
 func (b *bench) storing(err error) {
 	b.t.Helper()
 
-	if w, ok := AsWait(err); !ok || w.Reason != "" {
+	if w, ok := AsWait(err); !ok || !w.First {
 		b.t.Fatalf("got %v", err)
 	}
 }

@@ -26,6 +26,8 @@ type Places struct {
 	granted map[string]time.Time
 	queue   []ticket
 	typical time.Duration
+	// came are when those came that were told of before they asked.
+	came map[string]time.Time
 	// freed is closed when a place has become free, or was given up.
 	freed chan struct{}
 	// inside is how many wait in Await.
@@ -58,8 +60,17 @@ const (
 // held.
 func NewPlaces(limit int, typical time.Duration) *Places {
 	return &Places{
-		limit: max(limit, 1), now: time.Now, granted: map[string]time.Time{}, typical: typical, freed: make(chan struct{}),
+		limit: max(limit, 1), now: time.Now, granted: map[string]time.Time{}, typical: typical, came: map[string]time.Time{},
+		freed: make(chan struct{}),
 	}
+}
+
+// Came notes when key came, before it asks.
+func (p *Places) Came(key string, at time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+
+	p.came[key] = at
 }
 
 // Ask answers whether key, which came at some time, has a place, and otherwise
@@ -124,6 +135,10 @@ func (p *Places) ask(key string, came time.Time) (ok bool, again time.Duration, 
 
 	at := slices.IndexFunc(p.queue, func(t ticket) bool { return t.key == key })
 	if at < 0 {
+		if told, ok := p.came[key]; ok {
+			came = told
+		}
+
 		if came.IsZero() || came.After(now) {
 			came = now
 		}
@@ -179,6 +194,7 @@ func (p *Places) Done(key string, busy time.Duration) {
 	}
 
 	p.free(key)
+	delete(p.came, key)
 
 	p.typical = (3*p.typical + busy) / 4
 }
@@ -219,6 +235,7 @@ func (p *Places) Leave(key string) {
 	defer p.mu.Unlock()
 
 	p.queue = slices.DeleteFunc(p.queue, func(t ticket) bool { return t.key == key })
+	delete(p.came, key)
 	p.free(key)
 }
 

@@ -83,11 +83,14 @@ func TestPlacesGoInTheOrderOfComing(t *testing.T) {
 		p.Ask(key, time.Unix(came, 0))
 	}
 
+	p.Came("told", time.Unix(5, 0))
+	asks(p, "told")
+
 	// A clock that is ahead gives no place behind those who come later.
 	p.Ask("ahead", now.Add(time.Hour))
 	asks(p, "last")
 
-	for i, key := range []string{"first", "second", "third", "fourth", "ahead", "last"} {
+	for i, key := range []string{"first", "second", "third", "fourth", "told", "ahead", "last"} {
 		if _, _, position := p.Ask(key, time.Time{}); position != i+1 {
 			t.Errorf("%s is number %d", key, position)
 		}

@@ -73,6 +73,8 @@ func (p *Provisioner) plan(ctx context.Context, logger *zap.Logger, pctx Context
 	plan.PlannedAt = timestamppb.Now()
 	spec.Plan = plan
 
+	p.Machines.Arrived(pctx.GetRequestID(), request.Metadata().Created())
+
 	logger.Info("planned", zap.String("oxide.project.name", plan.GetProjectName()), zap.String("oxide.instance.name", plan.GetInstanceName()),
 		zap.String("talos.version", plan.GetImage().GetTalosVersion()), zap.String("talos.schematic", plan.GetImage().GetSchematicId()))
 

@@ -70,6 +70,7 @@ type Machines interface {
 	Start(ctx context.Context, spec *InstanceState) error
 	Forget(ctx context.Context, spec *InstanceState) error
 	Remove(ctx context.Context, spec *InstanceState) error
+	Arrived(requestID string, at time.Time)
 	CreateDue(spec *InstanceState) bool
 	Settled(spec *InstanceState) error
 	Ours(description, requestID string) bool

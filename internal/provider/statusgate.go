@@ -97,11 +97,11 @@ func underWay(st *infra.MachineRequestStatus) bool {
 	return st.TypedSpec().Value.GetStage() == omnispecs.MachineRequestStatusSpec_PROVISIONING
 }
 
-// tellsNothing says that a write would only take away a text, for the name of the
-// step that has just passed.
+// tellsNothing says that a write would change nothing, as its text is kept steady, or
+// would only take a text away for the name of the step that has just passed.
 func (g *statusGate) tellsNothing(res resource.Resource) bool {
 	st, ok := res.(*infra.MachineRequestStatus)
-	if !ok || !underWay(st) || st.TypedSpec().Value.GetError() != "" || !strings.HasPrefix(st.TypedSpec().Value.GetStatus(), sdkStepText) {
+	if !ok || !underWay(st) {
 		return false
 	}
 
@@ -118,7 +118,11 @@ func (g *statusGate) tellsNothing(res resource.Resource) bool {
 		return false
 	}
 
-	same.TypedSpec().Value.Status, same.TypedSpec().Value.Error = last.TypedSpec().Value.GetStatus(), last.TypedSpec().Value.GetError()
+	spec := same.TypedSpec().Value
+	if spec.GetError() == "" && strings.HasPrefix(spec.GetStatus(), sdkStepText) {
+		spec.Status, spec.Error = last.TypedSpec().Value.GetStatus(), last.TypedSpec().Value.GetError()
+	}
+
 	same.Metadata().SetVersion(last.Metadata().Version())
 
 	return resource.Equal(same, last)

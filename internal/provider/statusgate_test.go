@@ -116,8 +116,13 @@ func TestAPassedStepIsNotWritten(t *testing.T) {
 		t.Errorf("after a failure: %v", got)
 	}
 
-	if got := g.write(provisioning, image, "waiting for the image"); got.GetStatus() != "waiting for the image" {
+	if got := g.write(provisioning, image, "waiting, number 2"); got.GetStatus() != "waiting, number 2" {
 		t.Errorf("a wait: %q", got.GetStatus())
+	}
+
+	before = version()
+	if got := g.write(provisioning, image, "waiting, number 1"); got.GetStatus() != "waiting, number 2" || version() != before {
+		t.Errorf("a text that stands was written again: %q", got.GetStatus())
 	}
 
 	// The machine has joined, and the status is torn down.
