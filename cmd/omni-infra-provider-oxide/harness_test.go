@@ -5,12 +5,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -29,9 +31,25 @@ import (
 // binary is the daemon under test, built once.
 var binary string
 
+// parallelTests is how many tests run at once unless -parallel says so: nearly
+// all of their time is what machines and daemons wait for.
+const parallelTests = 6
+
 func TestMain(m *testing.M) { os.Exit(buildAndRun(m)) }
 
 func buildAndRun(m *testing.M) int {
+	flag.Parse()
+
+	told := false
+
+	flag.Visit(func(f *flag.Flag) { told = told || f.Name == "test.parallel" })
+
+	if !told {
+		if err := flag.Set("test.parallel", strconv.Itoa(parallelTests)); err != nil {
+			panic(err)
+		}
+	}
+
 	dir, err := os.MkdirTemp("", "oipo-test-")
 	if err != nil {
 		panic(err)
