@@ -33,7 +33,7 @@ var binary string
 
 // parallelTests is how many tests run at once unless -parallel says so: nearly
 // all of their time is what machines and daemons wait for.
-const parallelTests = 3
+const parallelTests = 4
 
 func TestMain(m *testing.M) { os.Exit(buildAndRun(m)) }
 
