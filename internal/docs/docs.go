@@ -24,15 +24,27 @@ type Topic struct {
 // Topics returns all pages, in the order in which one reads them.
 func Topics() []Topic {
 	return []Topic{
-		{"images", "Where images are kept, for how long, and how one comes in by hand"},
+		{"quickstart", "From nothing to a running cluster, and back"},
+		{"concepts", "The words, the way of a request, and what is stored where"},
+		{"permissions", "The least roles in the rack and in Omni, and what each is for"},
+		{"networks", "Ways out, proxies, certificates, keys and tokens that change"},
 		{"machine-class", "All fields of a machine class"},
 		{"options", "All flags and environment variables"},
 		{"commands", "All commands and their flags"},
-		{"networks", "Ways out, proxies, certificates, keys and tokens that change"},
+		{"images", "Where images are kept, for how long, and how one comes in by hand"},
+		{"air-gapped", "Sites without a way to the internet"},
+		{"silos", "Several silos, racks, Omni accounts and replicas"},
 		{"operating", "Health, commands and logs"},
 		{"metrics", "All metrics"},
+		{"alerts", "All alerts, and what to do"},
+		{"troubleshooting", "What to do about what you read, by its words"},
 		{"errors", "What people see of each kind of error"},
+		{"offboarding", "Taking a provider away without leaving anything"},
+		{"upgrade", "What works with what, and replacing the daemon"},
+		{"security", "What is trusted with what, and what bounds it"},
 		{"rules", "What always holds, and which test shows it"},
+		{"architecture", "The code, for those who change it"},
+		{"simulators", "How the simulators work, and what they do not cover"},
 	}
 }
 
