@@ -67,7 +67,7 @@ break: ## Break the real binary's link to Omni after 16 minutes, when the SDK's 
 	OIPO_BREAK=16m $(GO) test -count=1 -v -timeout 1h -run '^TestABrokenLink' ./cmd/omni-infra-provider-oxide/
 
 .PHONY: crowd
-crowd: ## Have fifty machines wait for quota and ten for a subnet, beside twenty that are well
+crowd: ## Have fifty machines wait for quota and ten for a subnet, beside twenty that are well, for an hour
 	OIPO_CROWD=on $(GO) test -count=1 -v -timeout 30m -run '^TestManyThatWaitCostWhatOneCosts$$' ./internal/provider/
 
 .PHONY: lint

@@ -55,14 +55,7 @@ type served struct {
 // The image that requests want by default is in the rack.
 func (b *bench) serve(change ...func(*Options)) *served {
 	b.t.Helper()
-
-	identity := naming.ImageIdentity{Schematic: factorySchematic, Talos: "1.13.5", Arch: architecture, FactoryHost: factoryHost}
-	if !b.seeded {
-		b.seeded = true
-		b.makeImage(naming.Image(identity), naming.Mark{
-			Owner: naming.NewOwner(), Provider: "another", Kind: naming.KindImage, Key: identity.Key(), Run: "0123abcd", Image: identity.Mark(),
-		}.Describe("Talos Linux"))
-	}
+	b.seed()
 
 	images := talos.NewFactory(talos.FactoryConfig{HTTP: &http.Client{Transport: b.factory}})
 
@@ -83,6 +76,21 @@ func (b *bench) serve(change ...func(*Options)) *served {
 	})
 
 	return d
+}
+
+// seed makes the image that requests want by default, once.
+func (b *bench) seed() {
+	b.t.Helper()
+
+	if b.seeded {
+		return
+	}
+
+	b.seeded = true
+	identity := naming.ImageIdentity{Schematic: factorySchematic, Talos: "1.13.5", Arch: architecture, FactoryHost: factoryHost}
+	b.makeImage(naming.Image(identity), naming.Mark{
+		Owner: naming.NewOwner(), Provider: "another", Kind: naming.KindImage, Key: identity.Key(), Run: "0123abcd", Image: identity.Mark(),
+	}.Describe("Talos Linux"))
 }
 
 // run runs a whole daemon, which the caller ends.
