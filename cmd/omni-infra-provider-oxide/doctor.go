@@ -20,8 +20,8 @@ import (
 const doctorLong = `Looks for what keeps the daemon from its work, with the daemon's own options: the
 configuration, proxies, clocks, the ways to Omni and the rack with names and
 certificates, Omni's key, the provider, the versions of Omni and of the rack's
-API, the token and what it may read, machine classes (--class FILE), and the
-image factory.
+API, the token and what it may read and make, machine classes (--class FILE),
+and the image factory with its schematics.
 
 The first line says what is wrong and what to do, the others what was looked at,
 in the order in which each check builds on those before it. It changes nothing,

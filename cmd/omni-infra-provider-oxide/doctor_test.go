@@ -59,7 +59,8 @@ func firstLine(s string) string {
 	return line
 }
 
-// changes are the calls to the rack and to Omni that change something.
+// changes are the calls to the rack, to Omni and to the image factory that change
+// something.
 func (p *place) changes() []string {
 	var out []string
 
@@ -73,6 +74,16 @@ func (p *place) changes() []string {
 		switch c.Verb {
 		case "Create", "Update", "Destroy", "Teardown", "TeardownAndDestroy":
 			out = append(out, c.Verb+" "+c.Type+" "+c.ID)
+		}
+
+		if strings.Contains(c.Verb, "Schematic") {
+			out = append(out, c.Verb)
+		}
+	}
+
+	for _, c := range p.Factory.Calls() {
+		if c.Method != http.MethodGet && c.Method != http.MethodHead {
+			out = append(out, "factory "+c.Method+" "+c.Path)
 		}
 	}
 
@@ -167,6 +178,23 @@ func fault(f rack.Fault) func(*testing.T, *place, map[string]string) {
 	}
 }
 
+// aFactory has a factory that knows all versions, and answers for schematics as it
+// is told.
+func aFactory(schematics int) func(*testing.T, *place, map[string]string) {
+	return func(t *testing.T, _ *place, env map[string]string) {
+		t.Helper()
+
+		mux := http.NewServeMux()
+		mux.HandleFunc("GET /versions", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`["v1.13.5"]`)) })
+		mux.HandleFunc("GET /schematics/", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(schematics) })
+
+		s := httptest.NewServer(mux)
+		t.Cleanup(s.Close)
+
+		env["IMAGE_FACTORY_URL"] = s.URL
+	}
+}
+
 // once runs the daemon once, so that it is known in Omni.
 func once(t *testing.T, p *place, env map[string]string) {
 	t.Helper()
@@ -247,7 +275,7 @@ func setUps() []broken {
 				t.Fatal(err)
 			}
 		}, says: "refuses the service account key", code: 1},
-		{name: "an old Omni", site: site.Config{Omni: omni.Config{Version: "v1.7.2"}}, says: "Omni is v1.7.2, and must be 1.9.0 or later", code: 1},
+		{name: "an old Omni", site: site.Config{Omni: omni.Config{Version: "v1.7.2"}}, says: "Omni is of version v1.7.2", code: 1},
 		{name: "a rack that is not there", spoil: func(t *testing.T, _ *place, env map[string]string) {
 			t.Helper()
 
@@ -268,6 +296,12 @@ func setUps() []broken {
 		{name: "a rack in maintenance", spoil: fault(rack.Fault{Action: rack.ActionError, Operation: "ping", Status: 503, Message: "maintenance"}), says: "the rack's API does not answer", code: 1},
 		{name: "a wrong token", spoil: put("OXIDE_TOKEN", "oxide-token-wrong"), says: "the rack refuses the token", code: 1},
 		{name: "no role", site: withToken(rack.Token{SiloRole: rack.SiloNone}), says: "the token may not read", code: 1},
+		{name: "a role that only reads", site: withToken(rack.Token{SiloRole: rack.RoleViewer}), says: "the token may read, but make nothing in any project", code: 1},
+		{
+			name: "a role too small for the silo's images", site: withToken(rack.Token{SiloRole: rack.RoleLimitedCollaborator}),
+			spoil: put("IMAGE_SCOPE", "silo"), says: "the token may not keep images in the silo", code: 1,
+		},
+		{name: "a name that does not resolve", spoil: put("OXIDE_HOST", "https://rack.invalid"), says: "DNS does not", code: 1},
 		{name: "a class with a mistake", class: "project: talos\ncpus: 300\n", says: "cpus: 300 is over the limit of 254", code: 1},
 		{name: "no such project", class: "project: none\n", spoil: once, says: `project: "none" is not in the silo`, code: 1},
 		{
@@ -293,6 +327,8 @@ func setUps() []broken {
 		}, says: "the image factory at 127.0.0.1", code: 1},
 		{name: "a factory that wants a token", site: site.Config{Factory: factory.Config{Token: "secret"}}, says: "refuses the credentials (HTTP 401)", code: 1},
 		{name: "a factory of old versions", site: site.Config{Factory: factory.Config{Versions: []string{"1.11.5"}}}, says: "has no Talos 1.12.3 or later", code: 1},
+		{name: "a factory that is not Omni's", spoil: aFactory(http.StatusNotFound), says: "and Omni registers schematics at", code: 1},
+		{name: "a factory without schematics", spoil: aFactory(http.StatusInternalServerError), says: "does not serve schematics (HTTP 500)", code: 1},
 		{name: "something else than a factory", spoil: func(t *testing.T, _ *place, env map[string]string) {
 			t.Helper()
 
@@ -340,6 +376,21 @@ func TestDoctorNamesTheCauseFirst(t *testing.T) {
 				t.Errorf("it changed %v", n)
 			}
 		})
+	}
+}
+
+// A role on one project is enough.
+func TestDoctorTakesARoleOnOneProject(t *testing.T) {
+	t.Parallel()
+
+	p := newPlace(t, site.Config{Rack: rack.Config{Tokens: []rack.Token{{
+		Value: rack.DefaultToken, User: "daemon", SiloRole: rack.RoleViewer,
+		ProjectRoles: map[string]rack.Role{site.Project: rack.RoleLimitedCollaborator},
+	}}}})
+
+	code, out, errs := invoke(t, p.env("oxide"), "doctor")
+	if code != 0 || !strings.Contains(out, "its user is limited_collaborator") {
+		t.Errorf("exit code %d\n%s%s", code, out, errs)
 	}
 }
 

@@ -48,7 +48,7 @@ func (e *exam) classes(ctx context.Context) {
 	case wrong:
 	case len(found) != 1:
 		e.note(check, fmt.Sprintf("the %d classes have no mistake by themselves; only a file with one class is checked against the rack", len(found)), "")
-	case e.omni == nil || !e.token:
+	case e.omni == nil || e.me == nil:
 		e.skip(check, "Omni or the rack can not be asked")
 	default:
 		e.class(ctx, check)

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/oxidecomputer/oxide.go/oxide"
+
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/config"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/provider"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/rack"
@@ -88,7 +90,8 @@ type exam struct {
 	reached map[string]bool
 	omni    *provider.Connection
 	factory string
-	token   bool // the rack takes the token
+	// me is whose token it is, nil if the rack does not take it.
+	me *oxide.CurrentUser
 }
 
 // Examine makes all checks. The provider ID must have been bound with
@@ -122,7 +125,7 @@ func Examine(ctx context.Context, cfg Config) *Report {
 
 	for _, check := range []func(context.Context){
 		e.proxies, e.clocks, e.reachOmni, e.reachRack, e.omniKey, e.provider, e.omniVersion,
-		e.rackVersion, e.rackToken, e.role, e.classes, e.reachFactory, e.factoryServes, e.daemon,
+		e.rackVersion, e.rackToken, e.role, e.classes, e.reachFactory, e.factoryServes, e.factorySchematic, e.daemon,
 	} {
 		if ctx.Err() != nil {
 			e.fail("interrupted", "the examination was ended early: "+context.Cause(ctx).Error(), "")

@@ -9,10 +9,8 @@ import (
 	"github.com/blang/semver/v4"
 
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/provider"
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/version"
 )
-
-// leastOmni is the first Omni that the provider is made for.
-var leastOmni = semver.MustParse("1.9.0") //nolint:gochecknoglobals // a constant
 
 const noOmni = "Omni can not be asked"
 
@@ -81,15 +79,15 @@ func (e *exam) omniVersion(ctx context.Context) {
 		return
 	}
 
-	v, err := semver.ParseTolerant(strings.TrimPrefix(text, "v"))
+	_, wrong := semver.ParseTolerant(strings.TrimPrefix(text, "v"))
 
-	switch {
+	switch err := version.Omni(text); {
 	case err != nil:
+		e.fail(check, err.Error(), "")
+	case wrong != nil:
 		e.note(check, fmt.Sprintf("Omni says that it is %q, which is no version", text), "")
-	case v.LT(leastOmni) && v.FinalizeVersion() != leastOmni.String():
-		e.fail(check, fmt.Sprintf("Omni is %s, and must be %s or later", text, leastOmni), "update Omni")
 	default:
-		e.ok(check, "Omni is %s", text)
+		e.ok(check, "Omni is %s, and must be %s or later", text, version.MinimumOmni)
 	}
 }
 

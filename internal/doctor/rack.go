@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/oxidecomputer/oxide.go/oxide"
-
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/rack"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/version"
 )
@@ -28,7 +26,7 @@ func (e *exam) rackVersion(ctx context.Context) {
 		e.ok(check, "the rack speaks API version %s", version.OxideAPIVersion)
 	case rack.ClassVersion:
 		e.fail(check, "the rack does not speak API version "+version.OxideAPIVersion+": "+rack.Reason(err),
-			"update the rack to release 20 or later")
+			"update the rack to release "+version.OxideRelease+" or later")
 	case rack.ClassLost, rack.ClassBusy:
 		e.fail(check, "the rack's API does not answer: "+rack.Reason(err), "wait, it may be in an update")
 	default:
@@ -52,7 +50,7 @@ func (e *exam) rackToken(ctx context.Context) {
 
 	switch rack.ClassOf(err) {
 	case rack.ClassOK:
-		e.token = true
+		e.me = me
 		e.ok(check, "it is that of %s in the silo %s", me.DisplayName, me.SiloName)
 	case rack.ClassCredentials:
 		e.fail(check, "the rack refuses the token: "+rack.Reason(err),
@@ -62,12 +60,11 @@ func (e *exam) rackToken(ctx context.Context) {
 	}
 }
 
-// role reads what the daemon must read. What the token may make shows only when
-// something is made.
+// role reads what the daemon must read, and who may make what.
 func (e *exam) role(ctx context.Context) {
 	const check = "rack role"
 
-	if !e.token {
+	if e.me == nil {
 		e.skip(check, noRack)
 
 		return
@@ -92,21 +89,11 @@ func (e *exam) role(ctx context.Context) {
 
 	switch rack.ClassOf(err) {
 	case rack.ClassOK:
-		e.seesProjects(check, projects)
+		e.makes(ctx, check, projects)
 	case rack.ClassForbidden, rack.ClassGone:
 		e.note(check, "the token reads what it must, but may not list the silo's projects",
 			"orphans are looked for only in the projects that Omni leads to")
 	default:
 		e.fail(check, "the silo's projects can not be listed: "+rack.Reason(err), "wait, or ask the rack's operator")
 	}
-}
-
-func (e *exam) seesProjects(check string, projects []oxide.Project) {
-	if len(projects) == 0 {
-		e.fail(check, "the token sees no project", "make a project with a VPC and a subnet, or give the token's user a role in it")
-
-		return
-	}
-
-	e.ok(check, "the token reads what it must, and %d projects", len(projects))
 }

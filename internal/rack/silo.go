@@ -31,6 +31,33 @@ func (c *Client) Utilization(ctx context.Context) (*oxide.Utilization, error) {
 	})
 }
 
+// ViewSiloPolicy reads the roles that were given on the silo.
+func (c *Client) ViewSiloPolicy(ctx context.Context) (*oxide.SiloRolePolicy, error) {
+	return call(ctx, c, "reading the silo's policy", readDeadline, func(ctx context.Context) (*oxide.SiloRolePolicy, error) {
+		return c.api.PolicyView(ctx)
+	})
+}
+
+// ViewProjectPolicy reads the roles that were given on a project, by its ID. Those that
+// come from the silo are not among them.
+func (c *Client) ViewProjectPolicy(ctx context.Context, projectID string) (*oxide.ProjectRolePolicy, error) {
+	return call(ctx, c, "reading the project's policy", readDeadline, func(ctx context.Context) (*oxide.ProjectRolePolicy, error) {
+		return c.api.ProjectPolicyView(ctx, oxide.ProjectPolicyViewParams{Project: oxide.NameOrId(projectID)})
+	})
+}
+
+// ListMyGroups lists the groups of the silo that the token's user is in.
+func (c *Client) ListMyGroups(ctx context.Context) ([]oxide.Group, error) {
+	return listAll(ctx, c, "listing the user's groups", func(ctx context.Context, limit *int, token string) ([]oxide.Group, string, error) {
+		p, err := c.api.CurrentUserGroups(ctx, oxide.CurrentUserGroupsParams{Limit: limit, PageToken: token, SortBy: oxide.IdSortModeIdAscending})
+		if err != nil {
+			return nil, "", err
+		}
+
+		return p.Items, p.NextPage, nil
+	})
+}
+
 // ViewProject reads a project by name or ID.
 func (c *Client) ViewProject(ctx context.Context, nameOrID string) (*oxide.Project, error) {
 	return call(ctx, c, "reading the project", readDeadline, func(ctx context.Context) (*oxide.Project, error) {

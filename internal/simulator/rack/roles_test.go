@@ -11,6 +11,7 @@ import (
 // role, in an order in which each finds what it needs.
 const projectCalls = `
 project_view                             viewer       GET    /v1/projects/demo
+project_policy_view                      viewer       GET    /v1/projects/demo/policy
 project_update                           admin        PUT    /v1/projects/demo                                   {"description":"x"}
 
 vpc_list                                 viewer       GET    /v1/vpcs?project=demo
@@ -101,7 +102,7 @@ project_delete                           admin        DELETE /v1/projects/demo
 const otherCalls = `ping project_list project_create image_promote image_demote ip_pool_list ip_pool_view
 	current_user_view current_user_groups current_user_access_token_list current_user_access_token_delete
 	current_user_ssh_key_list current_user_ssh_key_create current_user_ssh_key_view current_user_ssh_key_delete
-	user_list user_view group_list group_view utilization_view silo_quotas_view silo_utilization_view
+	policy_view user_list user_view group_list group_view utilization_view silo_quotas_view silo_utilization_view
 	system_ip_pool_utilization_view`
 
 // Invariant: a call below its least role is refused and changes nothing: as not

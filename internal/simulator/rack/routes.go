@@ -33,6 +33,7 @@ func siloRoutes() []route {
 		{"current_user_groups", "GET /v1/me/groups", (*Server).myGroups},
 		{"current_user_access_token_list", "GET /v1/me/access-tokens", (*Server).tokenList},
 		{"current_user_access_token_delete", "DELETE /v1/me/access-tokens/{token_id}", (*Server).tokenDelete},
+		{"policy_view", "GET /v1/policy", (*Server).siloPolicy},
 		{"user_list", "GET /v1/users", (*Server).userList},
 		{"user_view", "GET /v1/users/{user_id}", (*Server).userView},
 		{"group_list", "GET /v1/groups", (*Server).groupsOfSilo},
@@ -44,6 +45,7 @@ func siloRoutes() []route {
 		{"project_list", "GET /v1/projects", (*Server).projectList},
 		{"project_create", "POST /v1/projects", (*Server).projectCreate},
 		{"project_view", "GET /v1/projects/{project}", (*Server).projectView},
+		{"project_policy_view", "GET /v1/projects/{project}/policy", (*Server).projectPolicy},
 		{"project_update", "PUT /v1/projects/{project}", (*Server).projectUpdate},
 		{"project_delete", "DELETE /v1/projects/{project}", (*Server).projectDelete},
 	}
