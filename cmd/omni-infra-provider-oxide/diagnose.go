@@ -33,7 +33,8 @@ const diagnoseLong = `Writes a support bundle, a tar.gz with what is needed to f
   doctor.json       what 'doctor' finds
   status.json       requests and what they wait for, as 'status' shows them
   stored.json       plans, attempts and IDs, as Omni keeps them
-  objects.json      objects in the rack with this provider's mark
+  objects.json      objects in the rack with this provider's mark: instances,
+                    disks, snapshots, images, floating IPs, groups
   metrics.txt       of the daemon on this host, as the rest
   health.txt        /healthz and /readyz
   recent.json       the last 200 lines of its log at warn and above, with the
@@ -252,33 +253,38 @@ func (b *bundle) rack(ctx context.Context, silo *rack.Client) {
 type addObject func(kind, id, name, project, state, description string, at *time.Time)
 
 func (b *bundle) inProject(ctx context.Context, silo *rack.Client, id string, add addObject, image func(oxide.Image)) {
-	instances, err := silo.ListInstances(ctx, id)
-	if err != nil {
-		b.lacks("objects.json: project "+id, err)
-
-		return
-	}
-
-	for _, i := range instances {
+	each(b, "instances of project "+id, func() ([]oxide.Instance, error) { return silo.ListInstances(ctx, id) }, func(i oxide.Instance) {
 		add("instance", i.Id, string(i.Name), id, string(i.RunState), i.Description, i.TimeCreated)
-	}
+	})
+	each(b, "disks of project "+id, func() ([]oxide.Disk, error) { return silo.ListDisks(ctx, id) }, func(d oxide.Disk) {
+		add("disk", d.Id, string(d.Name), id, string(d.State.State()), d.Description, d.TimeCreated)
+	})
+	each(b, "snapshots of project "+id, func() ([]oxide.Snapshot, error) { return silo.ListSnapshots(ctx, id) }, func(s oxide.Snapshot) {
+		add("snapshot", s.Id, string(s.Name), id, string(s.State), s.Description, s.TimeCreated)
+	})
+	each(b, "floating IPs of project "+id, func() ([]oxide.FloatingIp, error) { return silo.ListFloatingIPs(ctx, id) }, func(f oxide.FloatingIp) {
+		state := "free"
+		if f.InstanceId != "" {
+			state = "attached to " + f.InstanceId
+		}
 
-	disks, err := silo.ListDisks(ctx, id)
+		add("floating IP", f.Id, string(f.Name), id, state, f.Description, f.TimeCreated)
+	})
+	each(b, "anti-affinity groups of project "+id, func() ([]oxide.AntiAffinityGroup, error) { return silo.ListAntiAffinityGroups(ctx, id) }, func(g oxide.AntiAffinityGroup) {
+		add("anti-affinity group", g.Id, string(g.Name), id, "", g.Description, g.TimeCreated)
+	})
+	each(b, "images of project "+id, func() ([]oxide.Image, error) { return silo.ListImages(ctx, id) }, image)
+}
+
+// each notes all objects of a list, or that it could not be had.
+func each[T any](b *bundle, what string, list func() ([]T, error), note func(T)) {
+	all, err := list()
 	if err != nil {
-		b.lacks("objects.json: disks of project "+id, err)
+		b.lacks("objects.json: "+what, err)
 	}
 
-	for _, disk := range disks {
-		add("disk", disk.Id, string(disk.Name), id, string(disk.State.State()), disk.Description, disk.TimeCreated)
-	}
-
-	own, err := silo.ListImages(ctx, id)
-	if err != nil {
-		b.lacks("objects.json: images of project "+id, err)
-	}
-
-	for _, i := range own {
-		image(i)
+	for _, o := range all {
+		note(o)
 	}
 }
 
@@ -345,13 +351,12 @@ func fetch(ctx context.Context, client *http.Client, url string, good bool) (str
 		return "", err
 	}
 
-	defer resp.Body.Close() //nolint:errcheck // only read from
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxPart))
+	err = errors.Join(err, resp.Body.Close())
 
 	if good && resp.StatusCode != http.StatusOK {
 		return "", fmt.Errorf("%s answers %s", url, resp.Status)
 	}
-
-	text, err := io.ReadAll(io.LimitReader(resp.Body, maxPart))
 
 	return string(text), err
 }
