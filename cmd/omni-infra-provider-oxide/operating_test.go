@@ -101,6 +101,13 @@ func TestAHealthyRunIsQuietAndItsMachinesAreNamed(t *testing.T) {
 		t.Errorf("exit code %d\n%s%s", code, out, errs)
 	}
 
+	watch := startBy(t, env, binary, "status", "--watch", "--every", "500ms")
+	p.eventually("it to be shown three times", func() bool { return strings.Count(watch.log(), "Requests: 3 provisioned") >= 3 })
+
+	if code := watch.stop(); code != 0 || strings.Contains(watch.log(), "\x1b") {
+		t.Errorf("exit code %d\n%q", code, watch.log())
+	}
+
 	metrics := d.get("/metrics")
 	for _, want := range []string{`oipo_lease_held 1`, `oipo_image_uploads_total{result="ok"} 1`, `oipo_ready 1`, `oipo_request_provision_duration_seconds_count 3`} {
 		if !strings.Contains(metrics, want+"\n") {

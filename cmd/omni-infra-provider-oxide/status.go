@@ -88,14 +88,21 @@ func (s *statusCommand) run(cmd *cobra.Command) error {
 // whoever watches wants to see when Omni is back.
 func (s *statusCommand) again(cmd *cobra.Command, omni *provider.Connection) error {
 	out := cmd.OutOrStdout()
-	terminal := isTerminal(out)
 
+	return repeat(cmd.Context(), out, isTerminal(out), s.every, func(ctx context.Context, w io.Writer) error { return s.show(ctx, omni, w) })
+}
+
+// repeat writes a page again and again, on a terminal in the place of the last one,
+// elsewhere below it, until the context ends.
+func repeat(ctx context.Context, out io.Writer, terminal bool, every time.Duration, show func(context.Context, io.Writer) error) error {
 	for {
 		var page strings.Builder
 
-		err := s.show(cmd.Context(), omni, &page)
-		if cmd.Context().Err() != nil {
-			return nil //nolint:nilerr // the user has seen enough
+		err := show(ctx, &page)
+
+		// The user has seen enough.
+		if ctx.Err() != nil {
+			break
 		}
 
 		if err != nil {
@@ -114,11 +121,12 @@ func (s *statusCommand) again(cmd *cobra.Command, omni *provider.Connection) err
 		}
 
 		select {
-		case <-cmd.Context().Done():
-			return nil
-		case <-time.After(s.every):
+		case <-ctx.Done():
+		case <-time.After(every):
 		}
 	}
+
+	return nil
 }
 
 func isTerminal(w io.Writer) bool {

@@ -1,8 +1,13 @@
 package main
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/provider"
@@ -60,5 +65,60 @@ b        provisioned   start  2d2h  talos
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("%q is not in\n%s", want, b.String())
 		}
+	}
+}
+
+// Invariant: it is shown anew at each interval until it is ended, on a terminal in
+// the place of the last page, elsewhere below it; a look that fails is told, and
+// does not end it.
+func TestAnOverviewIsShownAgainAndAgain(t *testing.T) {
+	t.Parallel()
+
+	for _, c := range []struct {
+		terminal bool
+		want     string
+	}{
+		{false, "page 1\nmore\nOmni is away\npage 3\nmore\n"},
+		{true, "\x1b[Hpage 1\x1b[K\nmore\x1b[K\n\x1b[J\x1b[HOmni is away\x1b[K\n\x1b[J\x1b[Hpage 3\x1b[K\nmore\x1b[K\n\x1b[J"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			defer cancel()
+
+			var out strings.Builder
+
+			page := 0
+			err := repeat(ctx, &out, c.terminal, 2*time.Second, func(_ context.Context, w io.Writer) error {
+				page++
+				_, _ = fmt.Fprintf(w, "page %d\nmore\n", page)
+
+				if page == 2 {
+					return errors.New("Omni is away")
+				}
+
+				return nil
+			})
+
+			if err != nil || out.String() != c.want {
+				t.Errorf("terminal %t: %v\n%q, want\n%q", c.terminal, err, out.String(), c.want)
+			}
+		})
+	}
+}
+
+// What can not be written any more ends it, as when the pipe behind it is closed.
+func TestAnOverviewEndsWithItsReader(t *testing.T) {
+	t.Parallel()
+
+	r, w := io.Pipe()
+	_ = r.Close()
+
+	err := repeat(t.Context(), w, false, time.Hour, func(_ context.Context, w io.Writer) error {
+		_, err := io.WriteString(w, "page")
+
+		return err
+	})
+	if !errors.Is(err, io.ErrClosedPipe) {
+		t.Error(err)
 	}
 }
