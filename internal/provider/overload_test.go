@@ -23,7 +23,7 @@ type crowded struct {
 // crowdedBy is what is run each time, or the full form with OIPO_CROWD.
 func crowdedBy() crowded {
 	if os.Getenv("OIPO_CROWD") == "" {
-		return crowded{full: 12, missing: 4, well: 6, long: 20 * time.Minute}
+		return crowded{full: 8, missing: 3, well: 5, long: 10 * time.Minute}
 	}
 
 	return crowded{full: 50, missing: 10, well: 20, long: time.Hour}

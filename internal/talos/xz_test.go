@@ -22,7 +22,7 @@ func xzOfBlocks(t testing.TB) (packed, raw []byte) {
 	t.Helper()
 
 	pack.Do(func() {
-		sim, err := factory.New(factory.Config{ImageSize: 3<<20 + 512*9, ContentBytes: 80 << 10})
+		sim, err := factory.New(factory.Config{ImageSize: 2<<20 + 512*9, ContentBytes: 40 << 10})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -60,6 +60,14 @@ func (s *Server) Calls() []Call {
 	return append([]Call(nil), s.calls.calls...)
 }
 
+// ForgetCalls empties the log of calls; they are numbered on.
+func (s *Server) ForgetCalls() {
+	s.calls.mu.Lock()
+	defer s.calls.mu.Unlock()
+
+	s.calls.calls = nil
+}
+
 // Call is one call by its number, as hooks get it; false when the log does not
 // hold it any more.
 func (s *Server) Call(number int) (Call, bool) {
