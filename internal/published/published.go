@@ -83,6 +83,10 @@ func readOld(spec *specs.PublishedMachineSpec) Machine {
 		m.ImageID = string(images[len(images)-1])
 	}
 
+	if first := string(spec.GetField1()); first != m.Instance && first != "" && m.Instance != "" {
+		return Machine{Form: FormUnknown}
+	}
+
 	if m.Instance != "" && !uuid.MatchString(m.Instance) || m.ImageID != "" && !uuid.MatchString(m.ImageID) {
 		return Machine{Form: FormUnknown}
 	}

@@ -55,6 +55,7 @@ func TestEveryFormThatWasEverStoredIsRead(t *testing.T) {
 		"new, only the project":  {field(1, "talos"), published.Machine{Form: published.FormNew, Project: "talos"}},
 		"an instance by name":    {wire(field(1, "talos"), field(2, "x")), published.Machine{Form: published.FormUnknown}},
 		"a disk that is none":    {wire(field(1, "talos"), field(2, one), field(3, two)), published.Machine{Form: published.FormUnknown}},
+		"an old one of two IDs":  {wire(field(1, two), field(2, one), field(5, "3765")), published.Machine{Form: published.FormUnknown}},
 		"an old one of nonsense": {wire(field(1, "a"), field(2, "a"), field(5, "3765")), published.Machine{Form: published.FormUnknown}},
 	} {
 		var spec specs.PublishedMachineSpec
