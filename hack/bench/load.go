@@ -30,6 +30,12 @@ type loadOptions struct {
 
 	creates, workers int // the daemon's limits
 
+	// uploads are made, each at uploadRate bytes a second, and waiting requests find
+	// no quota, while machines are removed that take longStop to stop.
+	uploads, waiting int
+	uploadRate       int64
+	longStop         time.Duration
+
 	idle time.Duration // for which the idle machines are looked at
 	runs int           // of the row start
 }
@@ -50,7 +56,7 @@ const (
 	rowArrive   = "arrive"
 	rowIdle     = "idle"
 	rowRestart  = "restart"
-	rowTeardown = "teardown"
+	rowTeardown = "teardown" // on a site of its own
 	rowStart    = "start"
 )
 
@@ -108,6 +114,10 @@ func parseLoad(args []string) (loadOptions, error) {
 	fs.IntVar(&o.creates, "max-creates", 4, "the daemon's MAX_CREATES")
 	fs.IntVar(&o.workers, "workers", 10, "the daemon's PROVISIONER_CONCURRENCY")
 	fs.DurationVar(&o.idle, "idle", 2*time.Minute, "for how long idle machines are looked at")
+	fs.DurationVar(&o.longStop, "long-stop", 30*time.Second, "in the row teardown: from stop to stopped")
+	fs.IntVar(&o.uploads, "uploads", 3, "in the row teardown: images that are uploaded meanwhile")
+	fs.Int64Var(&o.uploadRate, "upload-rate", 25*mega, "in the row teardown: bytes a second that the factory sends of each")
+	fs.IntVar(&o.waiting, "waiting", 100, "in the row teardown: requests that wait for quota meanwhile")
 	fs.IntVar(&o.runs, "runs", 10, "how often each program is started in the row start")
 
 	if err := fs.Parse(args); err != nil {
@@ -135,6 +145,8 @@ func (o *loadOptions) check() error {
 		return fmt.Errorf("output is %q: it must be table or json", o.output)
 	case o.machines < 1 || o.machines > 20000:
 		return fmt.Errorf("machines is %d: it must be from 1 to 20000", o.machines)
+	case o.uploads < 0 || o.waiting < 0 || o.uploadRate < 1:
+		return errors.New("uploads and waiting must not be negative, and upload-rate positive")
 	case o.arrival.waves < 1 || o.arrival.rate <= 0 || o.arrival.churn < 0 || o.runs < 1:
 		return errors.New("waves, rate and runs must be positive, and churn not negative")
 	}
@@ -167,10 +179,21 @@ func (o *loadOptions) measure(ctx context.Context) (results []loadResult, err er
 		}
 	}
 
-	if o.has(rowArrive, rowIdle, rowRestart, rowTeardown) {
+	if o.has(rowArrive, rowIdle, rowRestart) {
 		if results, err = o.measureSite(ctx); err != nil {
 			return results, err
 		}
+	}
+
+	if o.has(rowTeardown) {
+		r, err := o.measureTeardown(ctx)
+		if err != nil {
+			return results, fmt.Errorf("row %s: %w", rowTeardown, err)
+		}
+
+		results = append(results, r)
+
+		fmt.Fprintln(os.Stderr, "measured", rowTeardown)
 	}
 
 	if o.has(rowStart) {
@@ -186,7 +209,7 @@ func (o *loadOptions) measure(ctx context.Context) (results []loadResult, err er
 }
 
 func (o *loadOptions) measureSite(ctx context.Context) (results []loadResult, err error) {
-	s, err := openLoadSite(ctx, *o)
+	s, err := openLoadSite(ctx, *o, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -197,7 +220,7 @@ func (o *loadOptions) measureSite(ctx context.Context) (results []loadResult, er
 		name string
 		run  func(context.Context) (loadResult, error)
 	}{
-		{rowArrive, s.measureArrival}, {rowIdle, s.measureIdle}, {rowRestart, s.measureRestart}, {rowTeardown, s.measureTeardown},
+		{rowArrive, s.measureArrival}, {rowIdle, s.measureIdle}, {rowRestart, s.measureRestart},
 	} {
 		if !o.has(row.name) {
 			continue

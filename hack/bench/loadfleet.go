@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"strings"
 	"sync"
 	"time"
 
@@ -167,11 +168,26 @@ func (f *fleet) provisioned() int {
 	return f.count(func(m *loadMachine) bool { return !m.provisioned.IsZero() && m.removed.IsZero() })
 }
 
+// forget leaves a request to itself.
+func (f *fleet) forget(id string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+
+	delete(f.machines, id)
+}
+
 // asked is how many requests there ever were.
 func (f *fleet) asked() int { return f.count(func(*loadMachine) bool { return true }) }
 
-// size is how many requests there are.
-func (f *fleet) size() int { return f.count(func(m *loadMachine) bool { return m.gone.IsZero() }) }
+// leaving is how many requests are removed and not gone.
+func (f *fleet) leaving() int {
+	return f.count(func(m *loadMachine) bool { return !m.removed.IsZero() && m.gone.IsZero() })
+}
+
+// waitingFor is how many requests are told that they wait for something.
+func (f *fleet) waitingFor(what string) int {
+	return f.count(func(m *loadMachine) bool { return m.provisioned.IsZero() && strings.Contains(m.reason, what) })
+}
 
 func (f *fleet) count(pass func(*loadMachine) bool) int {
 	f.mu.Lock()
