@@ -34,6 +34,7 @@ func Topics() []Topic {
 		{"images", "Where images are kept, for how long, and how one comes in by hand"},
 		{"air-gapped", "Sites without a way to the internet"},
 		{"silos", "Several silos, racks, Omni accounts and replicas"},
+		{"scale", "What bounds a daemon, what was measured, and how a large site is laid out"},
 		{"operating", "Health, commands and logs"},
 		{"metrics", "All metrics"},
 		{"alerts", "All alerts, and what to do"},
