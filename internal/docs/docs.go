@@ -42,6 +42,7 @@ func Topics() []Topic {
 		{"errors", "What people see of each kind of error"},
 		{"offboarding", "Taking a provider away without leaving anything"},
 		{"upgrade", "What works with what, and replacing the daemon"},
+		{"changelog", "What changed, and what one must do about it"},
 		{"security", "What is trusted with what, and what bounds it"},
 		{"rules", "What always holds, and which test shows it"},
 		{"architecture", "The code, for those who change it"},
