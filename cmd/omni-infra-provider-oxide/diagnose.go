@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"time"
@@ -299,15 +298,11 @@ func (b *bundle) daemon(ctx context.Context, address string) {
 		return
 	}
 
-	host, port, err := net.SplitHostPort(address)
+	here, err := onThisHost(address)
 	if err != nil {
 		b.lacks("metrics.txt", err)
 
 		return
-	}
-
-	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
-		host = "127.0.0.1"
 	}
 
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 15 * time.Second}
@@ -315,7 +310,11 @@ func (b *bundle) daemon(ctx context.Context, address string) {
 	for _, part := range []struct{ name, path string }{
 		{"metrics.txt", "/metrics"}, {"recent.json", "/debug/recent"}, {"goroutines.txt", "/debug/goroutines"},
 	} {
-		text, err := fetch(ctx, client, "http://"+net.JoinHostPort(host, port)+part.path, true)
+		text, good, err := fetch(ctx, client, "http://"+here+part.path)
+		if err == nil && !good {
+			err = errors.New(text)
+		}
+
 		if err != nil {
 			b.lacks(part.name, err)
 		} else {
@@ -326,7 +325,7 @@ func (b *bundle) daemon(ctx context.Context, address string) {
 	var health string
 
 	for _, path := range []string{"/healthz", "/readyz"} {
-		text, err := fetch(ctx, client, "http://"+net.JoinHostPort(host, port)+path, false)
+		text, _, err := fetch(ctx, client, "http://"+here+path)
 		if err != nil {
 			b.lacks("health.txt", err)
 
@@ -339,26 +338,22 @@ func (b *bundle) daemon(ctx context.Context, address string) {
 	b.text("health.txt", health)
 }
 
-// fetch reads an address; good demands status 200.
-func fetch(ctx context.Context, client *http.Client, url string, good bool) (string, error) {
+// fetch reads an address; good is status 200.
+func fetch(ctx context.Context, client *http.Client, url string) (text string, good bool, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
 
 	resp, err := client.Do(req)
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
 
-	text, err := io.ReadAll(io.LimitReader(resp.Body, maxPart))
+	whole, err := io.ReadAll(io.LimitReader(resp.Body, maxPart))
 	err = errors.Join(err, resp.Body.Close())
 
-	if good && resp.StatusCode != http.StatusOK {
-		return "", fmt.Errorf("%s answers %s", url, resp.Status)
-	}
-
-	return string(text), err
+	return string(whole), resp.StatusCode == http.StatusOK, err
 }
 
 // write writes the archive.

@@ -70,7 +70,7 @@ func newRootCommand() *cobra.Command {
 	}
 
 	root.AddCommand(newVersionCommand(), newMachineClassCommand(), newOrphansCommand(), newRequestsCommand(), newImagesCommand(),
-		newStatusCommand(), newDoctorCommand(), newDiagnoseCommand(), newDocsCommand())
+		newStatusCommand(), newHealthcheckCommand(), newDoctorCommand(), newDiagnoseCommand(), newDocsCommand())
 
 	return root
 }
