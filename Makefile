@@ -116,6 +116,10 @@ tidy: ## Make go.mod and go.sum those of the code
 tidy-check: ## Check that go.mod and go.sum are those of the code
 	$(GO) mod tidy -diff
 
+.PHONY: image
+image: ## Build the container image as bin/image-ARCH.tar with buildah, from no base image (ARCH=amd64)
+	hack/container/build bin/image-$(or $(ARCH),amd64).tar $(or $(ARCH),amd64) $(VERSION) $(COMMIT)
+
 .PHONY: man
 man: ## Write the manual pages of the daemon and its commands into bin/man
 	rm -rf bin/man && mkdir -p bin && CGO_ENABLED=0 $(GO) run -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' ./cmd/omni-infra-provider-oxide docs man bin/man
