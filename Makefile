@@ -120,6 +120,10 @@ tidy-check: ## Check that go.mod and go.sum are those of the code
 image: ## Build the container image as bin/image-ARCH.tar with buildah, from no base image (ARCH=amd64)
 	hack/container/build bin/image-$(or $(ARCH),amd64).tar $(or $(ARCH),amd64) $(VERSION) $(COMMIT)
 
+.PHONY: kubernetes-check
+kubernetes-check: ## Build the manifests and hold them against Kubernetes' types and the daemon's settings
+	cd hack/kubernetes && $(GO) test -count=1 ./...
+
 .PHONY: man
 man: ## Write the manual pages of the daemon and its commands into bin/man
 	rm -rf bin/man && mkdir -p bin && CGO_ENABLED=0 $(GO) run -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' ./cmd/omni-infra-provider-oxide docs man bin/man

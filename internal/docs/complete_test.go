@@ -57,7 +57,7 @@ func TestTheDocumentsNameNoFlagThatIsNotThere(t *testing.T) {
 		known[m[1]] = true
 	}
 
-	others := regexp.MustCompile("omnictl |bin/simulator|oxide (auth|project)|kubectl |make demo|simulator (rack|omni|factory)|`--fault`|`--rack FILE`|`--data DIR`")
+	others := regexp.MustCompile("omnictl |docker run |systemctl |bin/simulator|oxide (auth|project)|kubectl |make demo|simulator (rack|omni|factory)|`--fault`|`--rack FILE`|`--data DIR`")
 
 	for file, text := range all(t) {
 		for line := range strings.Lines(text) {

@@ -25,6 +25,7 @@ type Topic struct {
 func Topics() []Topic {
 	return []Topic{
 		{"quickstart", "From nothing to a running cluster, and back"},
+		{"installing", "As a container, with systemd, on Kubernetes"},
 		{"concepts", "The words, the way of a request, and what is stored where"},
 		{"permissions", "The least roles in the rack and in Omni, and what each is for"},
 		{"networks", "Ways out, proxies, certificates, keys and tokens that change"},
