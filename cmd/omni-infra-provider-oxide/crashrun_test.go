@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"maps"
 	"strings"
 	"testing"
@@ -31,6 +32,8 @@ type crashRun struct {
 	calls *callWatch
 	rules *rules
 	env   map[string]string
+	// first and then are the binaries before and after the restart.
+	first, then string
 	// outages says that the rack may be away.
 	outages bool
 	daemon  *daemon
@@ -49,7 +52,7 @@ func newCrashRun(t *testing.T, sc scenario, point *killPoint) *crashRun {
 	cfg := sc.site
 	cfg.Rack.BeforeCall, cfg.Rack.AfterCall = calls.rackBefore, calls.rackAfter
 
-	r := &crashRun{place: newPlace(t, cfg), calls: calls, outages: sc.outages}
+	r := &crashRun{place: newPlace(t, cfg), calls: calls, outages: sc.outages, first: cmp.Or(sc.first, binary), then: cmp.Or(sc.then, binary)}
 	r.rules = newRules(r.place)
 
 	calls.mu.Lock()
@@ -100,7 +103,7 @@ func (r *crashRun) makeOwner() string {
 func (r *crashRun) begin() {
 	r.t.Helper()
 
-	r.daemon = start(r.t, r.env)
+	r.daemon = startBy(r.t, r.env, r.first)
 
 	r.calls.aim(r.daemon)
 
@@ -162,7 +165,7 @@ func (r *crashRun) tend() {
 	r.restarted = true
 	// What only the janitor can end is to be ended soon.
 	r.env["JANITOR_GRACE"] = "1s"
-	r.daemon = start(r.t, r.env)
+	r.daemon = startBy(r.t, r.env, r.then)
 
 	close(r.calls.again)
 }

@@ -19,6 +19,9 @@ type scenario struct {
 	replicas bool
 	// outages says that the rack is away at times, so that nobody can look at it.
 	outages bool
+	// first and then are the binaries before and after the kill, empty for the one
+	// under test.
+	first, then string
 	// before brings the site to where the scenario begins.
 	before func(r *crashRun)
 	// run asks for something and waits until it is there, killed or not.
