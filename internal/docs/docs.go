@@ -48,6 +48,7 @@ func Topics() []Topic {
 		{"rules", "What always holds, and which test shows it"},
 		{"architecture", "The code, for those who change it"},
 		{"simulators", "How the simulators work, and what they do not cover"},
+		{"releasing", "The steps of a release, for those who make one"},
 	}
 }
 
