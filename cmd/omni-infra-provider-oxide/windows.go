@@ -57,6 +57,18 @@ func (w *windows) open(ctx context.Context, cfg config.Config, logger *zap.Logge
 		}
 	}
 
+	closeProfiles := func() {}
+
+	if cfg.ProfileAddress != "" {
+		if closeProfiles, err = openProfiles(ctx, cfg.ProfileAddress, logger); err != nil {
+			if l != nil {
+				_ = l.Close()
+			}
+
+			return nil, err
+		}
+	}
+
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 
 	var open sync.WaitGroup
@@ -76,6 +88,7 @@ func (w *windows) open(ctx context.Context, cfg config.Config, logger *zap.Logge
 
 	return func() {
 		cancel()
+		closeProfiles()
 		open.Wait()
 	}, nil
 }

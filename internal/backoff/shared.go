@@ -17,7 +17,7 @@ const tryLife = 3 * time.Minute
 // Shared is safe for concurrent use.
 type Shared struct {
 	// First is the pause after the first failure, 15 seconds if zero, Most the
-	// longest one, 4 minutes if zero. Each is twice the one before, and up to a
+	// longest one, 2 minutes if zero. Each is twice the one before, and up to a
 	// quarter longer or shorter.
 	First, Most time.Duration
 	// Now is time.Now if nil.
@@ -96,7 +96,7 @@ func (s *Shared) Failed(key, who string, why error) {
 
 		return
 	default:
-		c.pause = min(2*c.pause, or(s.Most, 4*time.Minute))
+		c.pause = min(2*c.pause, or(s.Most, 2*time.Minute))
 	}
 
 	c.why, c.who, c.next, c.asked = why, "", now.Add(spread(c.pause)), now

@@ -59,6 +59,8 @@ type Config struct {
 	// HealthAddress is what /healthz and /readyz are served on, empty for not
 	// at all.
 	HealthAddress string
+	// ProfileAddress is what Go's profiles are served on, empty for not at all.
+	ProfileAddress string
 }
 
 // Omni is where Omni is and who we are there.

@@ -180,6 +180,12 @@ func workOptions() []option {
 			read:  readHealthAddress,
 		},
 		{
+			flag: "pprof-address", env: "PPROF_ADDRESS", kind: "address",
+			help:  "HOST:PORT of this host alone to serve Go's profiles on, such as 127.0.0.1:6060; empty for not at all",
+			field: func(c *Config) any { return &c.ProfileAddress },
+			read:  readProfileAddress,
+		},
+		{
 			flag: "log-level", env: "LOG_LEVEL", kind: "level", def: "info", required: true,
 			help:  "Least level that is logged: debug, info, warn or error",
 			field: func(c *Config) any { return &c.Log.Level },

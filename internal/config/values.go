@@ -159,6 +159,21 @@ func readHealthAddress(c *Config, text string) error {
 	return nil
 }
 
+func readProfileAddress(c *Config, text string) error {
+	host, port, err := net.SplitHostPort(text)
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
+	}
+
+	if err != nil || !loopback(host) {
+		return fmt.Errorf("%s is not HOST:PORT with an address of this host alone, such as 127.0.0.1:6060", shown(text))
+	}
+
+	c.ProfileAddress = text
+
+	return nil
+}
+
 func readLogLevel(c *Config, text string) error {
 	for _, l := range []zapcore.Level{zapcore.DebugLevel, zapcore.InfoLevel, zapcore.WarnLevel, zapcore.ErrorLevel} {
 		if strings.EqualFold(text, l.String()) {

@@ -47,6 +47,7 @@ func Topics() []Topic {
 		{"security", "What is trusted with what, and what bounds it"},
 		{"rules", "What always holds, and which test shows it"},
 		{"architecture", "The code, for those who change it"},
+		{"calls", "What the daemon asks of the rack and of Omni, and why"},
 		{"simulators", "How the simulators work, and what they do not cover"},
 		{"releasing", "The steps of a release, for those who make one"},
 	}

@@ -201,6 +201,7 @@ func TestHealthIsServedUntilTheEnd(t *testing.T) {
 // fakeRack answers its probes with the error that is set.
 type fakeRack struct {
 	err   atomic.Pointer[error]
+	asked atomic.Int64
 	pings atomic.Int64
 }
 
@@ -216,7 +217,42 @@ func (f *fakeRack) Ping(context.Context) error {
 	return nil
 }
 
-func (f *fakeRack) Me(context.Context) (*oxide.CurrentUser, error) { return &oxide.CurrentUser{}, nil }
+func (f *fakeRack) Me(context.Context) (*oxide.CurrentUser, error) {
+	f.asked.Add(1)
+
+	if e := f.err.Load(); e != nil {
+		return nil, *e
+	}
+
+	return &oxide.CurrentUser{}, nil
+}
+
+// A rack that is well is asked one question, twice a minute.
+func TestARackThatIsWellIsAskedTwiceAMinute(t *testing.T) {
+	t.Parallel()
+
+	synctest.Test(t, func(t *testing.T) {
+		b, r := NewBoard(zap.NewNop(), NeedRack), &fakeRack{}
+
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+
+		go func() {
+			defer close(done)
+
+			b.WatchRack(ctx, r)
+		}()
+
+		time.Sleep(time.Hour - time.Second)
+
+		if asked, pings := r.asked.Load(), r.pings.Load(); asked != 120 || pings != 0 || !b.Ready() {
+			t.Errorf("%d questions and %d pings in an hour, ready %v", asked, pings, b.Ready())
+		}
+
+		cancel()
+		<-done
+	})
+}
 
 // A rack that can not be reached keeps the daemon alive and not ready; it is
 // asked at most once a minute after a while, and heals by itself.

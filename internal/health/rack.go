@@ -14,7 +14,9 @@ import (
 const NeedRack = "rack"
 
 const (
-	probeWell    = 15 * time.Second
+	// probeWell is half of what the identity of the silo is believed for, so that
+	// the probes tell of it and no machine has to ask.
+	probeWell    = 30 * time.Second
 	probeAtFirst = 2 * time.Second
 	// probeAtMost bounds the pause between tries while the rack is not well.
 	probeAtMost = 60 * time.Second
@@ -69,15 +71,18 @@ func probe(ctx context.Context, r Rack) error {
 	ctx, cancel := context.WithTimeout(ctx, probeDeadline)
 	defer cancel()
 
+	_, refused := r.Me(ctx)
+	if refused == nil {
+		return nil
+	}
+
 	// The ping needs no token: it tells an API that does not answer from a token
 	// that is refused.
 	if err := r.Ping(ctx); err != nil {
 		return err
 	}
 
-	_, err := r.Me(ctx)
-
-	return err
+	return refused
 }
 
 // rackTrouble says what is wrong with the rack, and whether that has been well

@@ -53,6 +53,25 @@ func (m *Machines) stampAs(key, requestID string, unsure time.Time) {
 	}
 }
 
+// setUntried notes whether no call can have gone out for a request's instance.
+func (m *Machines) setUntried(requestID string, so bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+
+	if so {
+		m.untried[requestID] = true
+	} else {
+		delete(m.untried, requestID)
+	}
+}
+
+func (m *Machines) isUntried(requestID string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+
+	return m.untried[requestID]
+}
+
 // fresh says that an attempt is this process's, and young.
 func (m *Machines) fresh(key string) bool {
 	m.mu.Lock()

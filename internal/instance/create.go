@@ -50,9 +50,13 @@ func (m *Machines) Create(ctx context.Context, spec *specs.InstanceSpec, userDat
 		return m.beginAttempt(ctx, spec)
 	}
 
-	adopted, err := m.adopt(ctx, spec)
-	if err != nil || adopted {
-		return err
+	// Where nothing can have been made there is nothing to adopt. A name that is
+	// taken all the same is refused by the rack, and looked at then.
+	if !m.isUntried(spec.GetPlan().GetRequestId()) {
+		adopted, err := m.adopt(ctx, spec)
+		if err != nil || adopted {
+			return err
+		}
 	}
 
 	return m.create(ctx, spec, userData)
@@ -118,6 +122,7 @@ func (m *Machines) stampAttempt(ctx context.Context, spec *specs.InstanceSpec) e
 	}
 
 	m.stamp(spec.GetPlan().GetRequestId(), unsure)
+	m.setUntried(spec.GetPlan().GetRequestId(), unsure.IsZero() && (last == nil || last.GetFailed()))
 
 	spec.Create = &specs.Attempt{
 		At: timestamppb.New(m.now()), Count: last.GetCount() + 1, LastError: last.GetLastError(),
@@ -274,6 +279,11 @@ func (m *Machines) create(ctx context.Context, spec *specs.InstanceSpec, userDat
 	if err == nil {
 		spec.InstanceId, spec.Create = made.Id, nil
 
+		// Of more than a boot disk the IDs are in no answer.
+		if made.BootDiskId != "" && len(spec.GetPlan().GetDisks()) == 0 {
+			spec.Disks = []*specs.DiskRef{{Id: made.BootDiskId, Name: spec.GetPlan().GetBootDisk().GetName(), Kind: string(naming.KindBoot)}}
+		}
+
 		return storeNow()
 	}
 
@@ -282,6 +292,8 @@ func (m *Machines) create(ctx context.Context, spec *specs.InstanceSpec, userDat
 
 // callCreate makes the call and gives the place back.
 func (m *Machines) callCreate(ctx context.Context, spec *specs.InstanceSpec, userData string) (*oxide.Instance, error) {
+	m.setUntried(spec.GetPlan().GetRequestId(), false)
+
 	began := m.now()
 	defer func() { m.creates.Done(spec.GetPlan().GetRequestId(), m.now().Sub(began)) }()
 
@@ -377,15 +389,19 @@ func (m *Machines) nameTaken(ctx context.Context, spec *specs.InstanceSpec, err 
 	return waitFor(time.Second, "removed the left-over disk %q", disk.Name)
 }
 
+// Known says that the IDs of an instance and of all its disks are known.
+func Known(spec *specs.InstanceSpec) bool {
+	return spec.GetInstanceId() != "" && len(spec.GetDisks()) == 1+len(spec.GetPlan().GetDisks())
+}
+
 // recordDisks stores the IDs of the disks made with the instance. Without them
 // a later teardown could not tell our disks after the instance is gone.
 func (m *Machines) recordDisks(ctx context.Context, spec *specs.InstanceSpec) error {
-	plan := spec.GetPlan()
-	want := 1 + len(plan.GetDisks())
-
-	if len(spec.GetDisks()) == want {
+	if Known(spec) {
 		return nil
 	}
+
+	want := 1 + len(spec.GetPlan().GetDisks())
 
 	refs, err := m.ownDisks(ctx, spec)
 	if err == nil && len(refs) < want {
@@ -407,7 +423,21 @@ func (m *Machines) recordDisks(ctx context.Context, spec *specs.InstanceSpec) er
 
 // ownDisks are the disks attached to the instance that were made for it.
 func (m *Machines) ownDisks(ctx context.Context, spec *specs.InstanceSpec) ([]*specs.DiskRef, error) {
-	attached, err := m.cfg.Rack.ListInstanceDisks(ctx, spec.GetInstanceId())
+	mine := func(d *oxide.Disk) bool {
+		return m.ours(d.Description, spec.GetPlan().GetRequestId(), naming.KindBoot, naming.KindData)
+	}
+
+	attached, err := m.cfg.Rack.SeekInstanceDisks(ctx, spec.GetInstanceId(), func(all []oxide.Disk) bool {
+		n := 0
+
+		for i := range all {
+			if mine(&all[i]) {
+				n++
+			}
+		}
+
+		return n > len(spec.GetPlan().GetDisks())
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -415,7 +445,7 @@ func (m *Machines) ownDisks(ctx context.Context, spec *specs.InstanceSpec) ([]*s
 	var refs []*specs.DiskRef
 
 	for _, d := range attached {
-		if m.ours(d.Description, spec.GetPlan().GetRequestId(), naming.KindBoot, naming.KindData) {
+		if mine(&d) {
 			mark, _ := naming.Parse(d.Description)
 			refs = append(refs, &specs.DiskRef{Id: d.Id, Name: string(d.Name), Kind: string(mark.Kind)})
 		}

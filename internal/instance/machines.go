@@ -16,6 +16,9 @@
 //	     └──── refused: the reason is kept, tried again ──────────┤
 //	     └──── no answer: the attempt is unsure, look again ──────┘
 //
+// The look by name is left out where no call of ours can have gone out before: the
+// rack refuses a name that is taken, and then it is looked at.
+//
 // The anti-affinity group of the machine's set is there before the first attempt
 // (setgroup.go).
 //
@@ -45,6 +48,7 @@ import (
 	"github.com/oxidecomputer/omni-infra-provider-oxide/api/specs"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/backoff"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/naming"
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/rack"
 )
 
 // Rack is what this package asks of the rack.
@@ -53,12 +57,13 @@ type Rack interface {
 	ViewInstance(ctx context.Context, id string) (*oxide.Instance, error)
 	ViewInstanceByName(ctx context.Context, projectID, name string) (*oxide.Instance, error)
 	ListInstances(ctx context.Context, projectID string) ([]oxide.Instance, error)
-	ListInstanceDisks(ctx context.Context, id string) ([]oxide.Disk, error)
+	SeekInstances(ctx context.Context, projectID string, enough rack.Enough[oxide.Instance]) ([]oxide.Instance, error)
+	SeekInstanceDisks(ctx context.Context, id string, enough rack.Enough[oxide.Disk]) ([]oxide.Disk, error)
 	StartInstance(ctx context.Context, id string) error
 	StopInstance(ctx context.Context, id string) error
 	DeleteInstance(ctx context.Context, id string) error
 	ViewDiskByName(ctx context.Context, projectID, name string) (*oxide.Disk, error)
-	ListDisks(ctx context.Context, projectID string) ([]oxide.Disk, error)
+	SeekDisks(ctx context.Context, projectID string, enough rack.Enough[oxide.Disk]) ([]oxide.Disk, error)
 	DeleteDisk(ctx context.Context, id string) error
 	ListProjects(ctx context.Context) ([]oxide.Project, error)
 	ViewAntiAffinityGroup(ctx context.Context, projectID, nameOrID string) (*oxide.AntiAffinityGroup, error)
@@ -113,10 +118,16 @@ type Machines struct {
 type memory struct {
 	mu    sync.Mutex
 	stops map[string]stop
-	tries map[string]try
+	// starting are when instances that were not seen running yet were told to start.
+	starting map[string]told
+	// startTime is about how long a start takes here.
+	startTime time.Duration
+	// faster is when it is tried next whether one takes less.
+	faster time.Time
+	tries  map[string]try
 	// gone is when instances were deleted by this process: the rack has said so.
 	gone map[string]time.Time
-	// rolls are the last lists of projects in which many instances are stopping.
+	// rolls are the last lists of projects in which many instances start or stop.
 	rolls map[string]roll
 	// gaveUp is when this process last gave up a create without an answer. It is
 	// stored too, unless the link to Omni ended with the call.
@@ -124,6 +135,9 @@ type memory struct {
 	// stamped is when this process last began an attempt to create, by request, and
 	// by addressKey.
 	stamped map[string]time.Time
+	// untried are the requests whose attempt was stamped here and not called under
+	// yet, with no call before it of which the outcome is not known.
+	untried map[string]bool
 	// lines are where requests wait for a turn, by the key of their places.
 	lines map[string]line
 	// claims are which requests make a group, by project and name.
@@ -140,7 +154,7 @@ func New(cfg Config) *Machines {
 		now:     time.Now,
 		since:   time.Now(),
 		memory: &memory{
-			stops: map[string]stop{}, tries: map[string]try{}, rolls: map[string]roll{}, gone: map[string]time.Time{},
+			stops: map[string]stop{}, starting: map[string]told{}, startTime: firstStartTime, untried: map[string]bool{}, tries: map[string]try{}, rolls: map[string]roll{}, gone: map[string]time.Time{},
 			lines: map[string]line{}, claims: map[string]claim{}, gaveUp: map[string]time.Time{}, stamped: map[string]time.Time{},
 		},
 	}

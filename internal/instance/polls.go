@@ -17,12 +17,12 @@ const (
 	minPoll = 1500 * time.Millisecond
 	maxPoll = 30 * time.Second
 
-	// crowd is how many instances must be stopping in a project for one list of all
-	// to serve them.
+	// crowd is how many instances must start or stop in a project for one list of
+	// all to serve them.
 	crowd = 3
 	// rollLife is how old such a list may be.
-	rollLife = 2 * time.Second
-	// stopForgotten is after how long a stop no longer counts for a crowd: somebody
+	rollLife = time.Second
+	// stopForgotten is after how long one no longer counts for a crowd: somebody
 	// else has ended its request. The rack forces a stop after ten minutes.
 	stopForgotten = 15 * time.Minute
 )
@@ -117,15 +117,38 @@ func (m *Machines) deletedByUs(id string) bool {
 	return ok
 }
 
-// view reads the known instance of a removal. Where many are stopping at once, one
-// list of the project serves all of them for a moment.
-func (m *Machines) view(ctx context.Context, t target) (*oxide.Instance, error) {
+// told is when an instance was told to start.
+type told struct {
+	at      time.Time
+	project string
+	// notYet is of when the last look was that did not show it running.
+	notYet time.Time
+}
+
+// viewStopping reads the known instance of a removal.
+func (m *Machines) viewStopping(ctx context.Context, t target) (*oxide.Instance, error) {
+	m.mu.Lock()
+	s := m.stops[t.instanceID]
+	m.mu.Unlock()
+
+	i, _, err := m.view(ctx, t.instanceID, t.plan.GetProjectId(), s.last, s.why)
+
+	return i, err
+}
+
+// view reads an instance that was told something at a time; zero is never. Where
+// many in a project were, one list serves all of them for a moment, if it was begun
+// after that: an older answer tells nothing of what came of it. asOf is when the
+// question was asked.
+func (m *Machines) view(
+	ctx context.Context, id, project string, at time.Time, why string,
+) (i *oxide.Instance, asOf time.Time, err error) {
 	m.mu.Lock()
 
-	project, now := t.plan.GetProjectId(), m.now()
-	s, called := m.stops[t.instanceID], m.rolls[project]
-	alone := s.last.IsZero() || !m.crowded(project, now)
-	due := !alone && !called.underWay && now.Sub(called.began) >= rollLife
+	now := m.now()
+	called, awaited := m.rolls[project], m.awaited(project, now)
+	alone := at.IsZero() || len(awaited) < crowd
+	due := !alone && !called.underWay && (now.Sub(called.began) >= rollLife || !called.began.After(at))
 
 	if due {
 		called = roll{began: now, underWay: true}
@@ -137,23 +160,25 @@ func (m *Machines) view(ctx context.Context, t target) (*oxide.Instance, error) 
 	switch {
 	case alone:
 	case due:
-		called = m.callOut(ctx, project, now)
+		called = m.callOut(ctx, project, now, awaited)
 	case called.underWay:
-		return nil, waitFor(minPoll/3, "%s", s.why)
+		return nil, time.Time{}, waitFor(minPoll/3, "%s", why)
 	}
 
 	// An instance that no list shows is looked at by itself.
-	if i := called.instances[t.instanceID]; !alone && i != nil && called.began.After(s.last) {
+	if i := called.instances[id]; !alone && i != nil && called.began.After(at) {
 		found := *i
 
-		return &found, nil
+		return &found, called.began, nil
 	}
 
-	return m.cfg.Rack.ViewInstance(ctx, t.instanceID)
+	i, err = m.cfg.Rack.ViewInstance(ctx, id)
+
+	return i, now, err
 }
 
-// callOut makes the list.
-func (m *Machines) callOut(ctx context.Context, project string, began time.Time) roll {
+// callOut makes the list, which need not go on when all that are awaited are in it.
+func (m *Machines) callOut(ctx context.Context, project string, began time.Time, awaited map[string]bool) roll {
 	fresh := roll{began: began, instances: map[string]*oxide.Instance{}}
 
 	// Also when the call panics: nobody would make a list again.
@@ -163,7 +188,17 @@ func (m *Machines) callOut(ctx context.Context, project string, began time.Time)
 		m.mu.Unlock()
 	}()
 
-	all, err := m.cfg.Rack.ListInstances(ctx, project)
+	all, err := m.cfg.Rack.SeekInstances(ctx, project, func(all []oxide.Instance) bool {
+		found := 0
+
+		for i := range all {
+			if awaited[all[i].Id] {
+				found++
+			}
+		}
+
+		return found == len(awaited)
+	})
 	for i := range all {
 		if err == nil {
 			fresh.instances[all[i].Id] = &all[i]
@@ -173,16 +208,22 @@ func (m *Machines) callOut(ctx context.Context, project string, began time.Time)
 	return fresh
 }
 
-// crowded says whether a list costs less than looking at each instance. The caller
-// holds the lock.
-func (m *Machines) crowded(project string, now time.Time) bool {
-	n := 0
+// awaited are the instances of a project that start or stop. The caller holds the
+// lock.
+func (m *Machines) awaited(project string, now time.Time) map[string]bool {
+	all := map[string]bool{}
 
-	for _, s := range m.stops {
+	for id, s := range m.stops {
 		if s.project == project && now.Sub(s.last) < stopForgotten {
-			n++
+			all[id] = true
 		}
 	}
 
-	return n >= crowd
+	for id, s := range m.starting {
+		if s.project == project && now.Sub(s.at) < stopForgotten {
+			all[id] = true
+		}
+	}
+
+	return all
 }

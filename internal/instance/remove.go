@@ -55,6 +55,8 @@ type target struct {
 	instanceID string
 	// sure says that no other can have been made.
 	sure bool
+	// disks are those that were recorded, if no other can bear the mark.
+	disks []*specs.DiskRef
 	// addresses says that floating addresses may have been made.
 	addresses bool
 }
@@ -62,8 +64,13 @@ type target struct {
 func targetOf(spec *specs.InstanceSpec) target {
 	plan := spec.GetPlan()
 
+	var disks []*specs.DiskRef
+	if Known(spec) && spec.GetIncarnation() == 0 {
+		disks = spec.GetDisks()
+	}
+
 	return target{
-		plan: plan, key: naming.RequestKey(plan.GetRequestId()), instanceID: spec.GetInstanceId(),
+		plan: plan, disks: disks, key: naming.RequestKey(plan.GetRequestId()), instanceID: spec.GetInstanceId(),
 		// Without a name there is no plan, only marks to go by.
 		addresses: plan.GetInstanceName() == "" || makesAddresses(plan) || len(spec.GetFloatingIps()) > 0,
 	}
@@ -126,7 +133,7 @@ func (m *Machines) removeInstances(ctx context.Context, t target) (left, err err
 			return w, nil
 		}
 
-		i, err := m.view(ctx, t)
+		i, err := m.viewStopping(ctx, t)
 
 		switch rack.ClassOf(err) {
 		case rack.ClassOK:
@@ -268,7 +275,7 @@ func (m *Machines) removeDisks(ctx context.Context, t target) error {
 		}
 	}
 
-	all, err := m.cfg.Rack.ListDisks(ctx, t.plan.GetProjectId())
+	all, err := m.cfg.Rack.SeekDisks(ctx, t.plan.GetProjectId(), t.hasDisks)
 	if err != nil {
 		if rack.ClassOf(err) == rack.ClassGone {
 			return m.proveProjectGone(ctx, t.plan, err)
@@ -303,6 +310,27 @@ func (m *Machines) removeDisks(ctx context.Context, t target) error {
 	})
 
 	return sooner(sooner(left, waits), err)
+}
+
+// hasDisks says that all disks that can bear the mark are among these. They are
+// deleted then, and the rack's answers prove more than the end of the list.
+func (t target) hasDisks(all []oxide.Disk) bool {
+	if !t.sure || len(t.disks) == 0 {
+		return false
+	}
+
+	there := map[string]bool{}
+	for i := range all {
+		there[all[i].Id] = true
+	}
+
+	for _, d := range t.disks {
+		if !there[d.GetId()] {
+			return false
+		}
+	}
+
+	return true
 }
 
 // sooner is the error to act upon: one that is no wait, else the shorter wait.

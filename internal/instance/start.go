@@ -2,6 +2,7 @@ package instance
 
 import (
 	"context"
+	"maps"
 	"time"
 
 	"github.com/oxidecomputer/oxide.go/oxide"
@@ -11,6 +12,15 @@ import (
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/rack"
 )
 
+const (
+	// firstStartTime is how long a start is taken to last until one has been seen.
+	firstStartTime = 2 * time.Second
+	// maxStartTime bounds what is learned of that: one that waits for room lasts
+	// long. That starts have become faster is tried once in fasterEvery.
+	maxStartTime = 10 * time.Second
+	fasterEvery  = time.Hour
+)
+
 // Start brings the instance to where it was seen running, once. It returns
 // ErrVanished when the instance is proven gone.
 func (m *Machines) Start(ctx context.Context, spec *specs.InstanceSpec) error {
@@ -18,7 +28,18 @@ func (m *Machines) Start(ctx context.Context, spec *specs.InstanceSpec) error {
 		return nil
 	}
 
-	i, err := m.cfg.Rack.ViewInstance(ctx, spec.GetInstanceId())
+	// One that was just made is stopped; for one that runs, a start does nothing.
+	if spec.GetStart() == nil {
+		return m.start(ctx, spec, oxide.InstanceStateStopped)
+	}
+
+	if w := m.beforeStarted(spec); w != nil {
+		return w
+	}
+
+	id := spec.GetInstanceId()
+
+	i, asOf, err := m.view(ctx, id, spec.GetPlan().GetProjectId(), m.toldToStart(id), "the instance is starting")
 	if err != nil {
 		if rack.ClassOf(err) == rack.ClassGone {
 			return m.vanished(ctx, spec)
@@ -29,12 +50,14 @@ func (m *Machines) Start(ctx context.Context, spec *specs.InstanceSpec) error {
 
 	switch i.RunState {
 	case oxide.InstanceStateRunning:
-		spec.RunningSince = timestamppb.New(m.now())
+		m.started(spec, asOf)
 
 		return nil
 	case oxide.InstanceStateStopped, oxide.InstanceStateFailed:
 		return m.start(ctx, spec, i.RunState)
 	case oxide.InstanceStateStarting, oxide.InstanceStateCreating:
+		m.notYetStarted(id, asOf)
+
 		return waitFor(m.startPoll(spec), "the instance is %s", i.RunState)
 	case oxide.InstanceStateRebooting, oxide.InstanceStateMigrating, oxide.InstanceStateRepairing,
 		oxide.InstanceStateStopping, oxide.InstanceStateDestroyed:
@@ -44,6 +67,62 @@ func (m *Machines) Start(ctx context.Context, spec *specs.InstanceSpec) error {
 	}
 
 	return waitFor(30*time.Second, "the instance is in state %q, which this version does not know", i.RunState)
+}
+
+// started notes that the instance was seen running, and about how long that took.
+func (m *Machines) started(spec *specs.InstanceSpec, asOf time.Time) {
+	spec.RunningSince = timestamppb.New(m.now())
+
+	m.mu.Lock()
+	defer m.mu.Unlock()
+
+	t, ok := m.starting[spec.GetInstanceId()]
+	delete(m.starting, spec.GetInstanceId())
+
+	switch {
+	case !ok:
+	case !t.notYet.IsZero():
+		// Between these two looks, which are a second apart.
+		m.startTime = min(max(m.startTime, t.notYet.Add(time.Second).Sub(t.at)), maxStartTime)
+		m.faster = m.now().Add(fasterEvery)
+	case m.now().After(m.faster):
+		m.startTime = min(max(m.startTime*9/10, firstStartTime), asOf.Sub(t.at))
+		m.faster = m.now().Add(fasterEvery)
+	}
+}
+
+// notYetStarted notes that the instance was not running yet.
+func (m *Machines) notYetStarted(id string, asOf time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+
+	if t, ok := m.starting[id]; ok {
+		t.notYet = asOf
+		m.starting[id] = t
+	}
+}
+
+// toldToStart is when this process told the instance to start; zero if it did not.
+func (m *Machines) toldToStart(id string) time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+
+	return m.starting[id].at
+}
+
+// beforeStarted is a wait while the instance can hardly be running yet: whatever
+// wakes the request earlier costs no call.
+func (m *Machines) beforeStarted(spec *specs.InstanceSpec) error {
+	m.mu.Lock()
+	told, ok := m.starting[spec.GetInstanceId()]
+	left := told.at.Add(m.startTime).Sub(m.now())
+	m.mu.Unlock()
+
+	if !ok || left <= 0 {
+		return nil
+	}
+
+	return waitFor(left, "the instance is starting")
 }
 
 // start asks for the start when its time has come. The call is harmless to
@@ -101,7 +180,13 @@ func (m *Machines) start(ctx context.Context, spec *specs.InstanceSpec, state ox
 		return m.startFailed(ctx, spec, err)
 	}
 
-	return waitFor(2*time.Second, "the instance is starting")
+	m.mu.Lock()
+	maps.DeleteFunc(m.starting, func(_ string, t told) bool { return m.now().Sub(t.at) > stopForgotten })
+	m.starting[spec.GetInstanceId()] = told{at: m.now(), project: spec.GetPlan().GetProjectId()}
+	after := m.startTime
+	m.mu.Unlock()
+
+	return waitFor(after, "the instance is starting")
 }
 
 // stillWanted answers a wait unless Omni wants the request's machine at this

@@ -132,6 +132,8 @@ func (m *Machines) leave(requestID, instanceID string) {
 	defer m.mu.Unlock()
 
 	delete(m.stops, instanceID)
+	delete(m.starting, instanceID)
+	delete(m.untried, requestID)
 	delete(m.tries, instanceID)
 	delete(m.gone, instanceID)
 	delete(m.gaveUp, requestID)

@@ -403,6 +403,15 @@ func (r *fakeRack) ViewDiskByName(context.Context, string, string) (*oxide.Disk,
 	return nil, r.never("view a disk by name")
 }
 
-func (r *fakeRack) ListInstanceDisks(context.Context, string) ([]oxide.Disk, error) {
+func (r *fakeRack) SeekInstanceDisks(context.Context, string, rack.Enough[oxide.Disk]) ([]oxide.Disk, error) {
 	return nil, r.never("list an instance's disks")
+}
+
+// SeekInstances and SeekDisks list all, as for whom it is never enough.
+func (r *fakeRack) SeekInstances(ctx context.Context, project string, _ rack.Enough[oxide.Instance]) ([]oxide.Instance, error) {
+	return r.ListInstances(ctx, project)
+}
+
+func (r *fakeRack) SeekDisks(ctx context.Context, project string, _ rack.Enough[oxide.Disk]) ([]oxide.Disk, error) {
+	return r.ListDisks(ctx, project)
 }

@@ -105,11 +105,13 @@ type Config struct {
 	Log *zap.Logger
 }
 
-// maxEvery is the time between two looks, less for a short grace or while
-// something is being removed.
+// restEvery is the time between two looks when the last one has found nothing, and
+// maxEvery when it has; less for a short grace or while something is being removed.
+// A look lists five kinds of objects in each project.
 const (
-	maxEvery = time.Minute
-	minEvery = 250 * time.Millisecond
+	restEvery = 5 * time.Minute
+	maxEvery  = time.Minute
+	minEvery  = 250 * time.Millisecond
 	// soon is the least time between two looks while something is being removed.
 	soon = 2 * time.Second
 )
@@ -205,7 +207,12 @@ func (j *Janitor) Run(ctx context.Context) {
 }
 
 func (j *Janitor) every() time.Duration {
-	return max(min(maxEvery, j.cfg.Grace/3), minEvery)
+	most, part := maxEvery, j.cfg.Grace/3
+	if len(j.seen) == 0 && !j.failing && !j.last.IsZero() {
+		most, part = restEvery, j.cfg.Grace/2
+	}
+
+	return max(min(most, part), minEvery)
 }
 
 // note logs when looking begins to fail and when it works again: a rack may be
@@ -226,15 +233,16 @@ func (j *Janitor) note(err error) {
 
 // Round takes one look and acts on it. It answers when to take the next one.
 func (j *Janitor) Round(ctx context.Context) (next time.Duration, err error) {
-	next = j.every()
-
 	l, err := j.lookAround(ctx)
 	if err != nil {
-		return next, err
+		return max(min(maxEvery, j.cfg.Grace/3), minEvery), err
 	}
 
 	f := j.judge(l)
 	j.sight(f)
+
+	next = j.every()
+
 	j.sawScratch(l)
 	j.tellHeld(f)
 	j.tellLooked(f)
@@ -277,7 +285,7 @@ func (j *Janitor) sight(f *finding) {
 	now := time.Now()
 
 	// After a long time without a look nobody knows what was in between.
-	if now.Sub(j.last) > max(j.cfg.Grace, 3*maxEvery) {
+	if now.Sub(j.last) > max(j.cfg.Grace, 3*restEvery) {
 		j.seen = map[string]*sighting{}
 	}
 

@@ -191,7 +191,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 		}
 	}()
 
-	loops.Go(func() { d.opts.Board.WatchRack(ctx, d.opts.Rack) })
+	loops.Go(func() { d.opts.Board.WatchRack(ctx, probedRack{d.opts.Rack, d}) })
 	loops.Go(func() { d.followCredentials(ctx) })
 
 	return d.lead(ctx, cancel)
@@ -235,7 +235,7 @@ func (d *Daemon) makeWork(owner string) *image.Manager {
 		teardowns: newTeardowns(d.opts.Board), gauge: gauge{meter: d.opts.Metrics},
 	}
 
-	d.scene.work.Store(&working{gauge: &d.work.gauge, machines: d.machines, images: d.images, teardowns: d.work.teardowns})
+	d.scene.work.Store(&working{gauge: &d.work.gauge, machines: d.machines, images: d.images, teardowns: d.work.teardowns, identity: &d.work.identity})
 
 	d.opts.Logger.Info("linked to Omni", zap.String("omni.provider.id", d.opts.ProviderID), zap.String("owner", owner),
 		zap.String("run", run), zap.String("oxide.host", d.opts.Rack.Host()))

@@ -120,6 +120,7 @@ type working struct {
 	machines  *instance.Machines
 	images    *image.Manager
 	teardowns *teardowns
+	identity  *siloIdentity
 }
 
 // round is what the last round of the watcher saw in Omni.

@@ -144,7 +144,7 @@ trusted_cas: |
 			t.Errorf("the instance is described as %q", made.Description)
 		}
 
-		disks, err := b.rack.ListInstanceDisks(t.Context(), made.Id)
+		disks, err := b.rack.SeekInstanceDisks(t.Context(), made.Id, nil)
 		b.ok(err)
 
 		types := map[string]oxide.DiskType{}

@@ -134,7 +134,7 @@ func (b *bench) checkAtTheLimit() {
 		b.t.Errorf("the instance is %+v", i)
 	}
 
-	disks, err := b.rack.ListInstanceDisks(ctx, i.Id)
+	disks, err := b.rack.SeekInstanceDisks(ctx, i.Id, nil)
 	b.ok(err)
 
 	boot := slices.IndexFunc(disks, func(d oxide.Disk) bool { return d.Id == i.BootDiskId })
@@ -208,7 +208,7 @@ func TestClassesOfThePublishedProviderMakeTheSameInstances(t *testing.T) {
 		} {
 			i := b.provisioned(id, c.text)
 
-			disks, err := b.rack.ListInstanceDisks(t.Context(), i.Id)
+			disks, err := b.rack.SeekInstanceDisks(t.Context(), i.Id, nil)
 			b.ok(err)
 
 			nics, err := b.sdk().InstanceNetworkInterfaceListAllPages(t.Context(), oxide.InstanceNetworkInterfaceListParams{Instance: oxide.NameOrId(i.Id)})

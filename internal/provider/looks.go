@@ -122,6 +122,13 @@ func (s sharedSilo) ViewSubnet(ctx context.Context, vpcID, nameOrID string) (*ox
 	})
 }
 
+// ViewSubnetOf implements Silo.
+func (s sharedSilo) ViewSubnetOf(ctx context.Context, projectID, vpcName, name string) (*oxide.VpcSubnet, error) {
+	return look(ctx, s.looks, "subnet of "+projectID+" "+vpcName+" "+name, func(ctx context.Context) (*oxide.VpcSubnet, error) {
+		return s.Silo.ViewSubnetOf(ctx, projectID, vpcName, name)
+	})
+}
+
 // ViewAntiAffinityGroup implements Silo.
 func (s sharedSilo) ViewAntiAffinityGroup(ctx context.Context, projectID, nameOrID string) (*oxide.AntiAffinityGroup, error) {
 	return look(ctx, s.looks, "group "+projectID+" "+nameOrID, func(ctx context.Context) (*oxide.AntiAffinityGroup, error) {

@@ -114,7 +114,7 @@ func (p *Provisioner) draft(ctx context.Context, logger *zap.Logger, pctx Contex
 
 	shape(plan, class)
 
-	if err := p.resolveOnce(ctx, plan, class); err != nil {
+	if err := p.resolveOnce(ctx, plan, requestHash(request.TypedSpec().Value), class); err != nil {
 		return nil, err
 	}
 

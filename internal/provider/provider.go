@@ -21,6 +21,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"sync/atomic"
 	"time"
 
 	"github.com/cosi-project/runtime/pkg/controller"
@@ -52,6 +53,7 @@ type Silo interface {
 	ListProjects(ctx context.Context) ([]oxide.Project, error)
 	ViewVPC(ctx context.Context, projectID, nameOrID string) (*oxide.Vpc, error)
 	ViewSubnet(ctx context.Context, vpcID, nameOrID string) (*oxide.VpcSubnet, error)
+	ViewSubnetOf(ctx context.Context, projectID, vpcName, name string) (*oxide.VpcSubnet, error)
 	ViewAntiAffinityGroup(ctx context.Context, projectID, nameOrID string) (*oxide.AntiAffinityGroup, error)
 	Addresses
 	ListAntiAffinityGroupMembers(ctx context.Context, groupID string) ([]oxide.AntiAffinityGroupMember, error)
@@ -102,6 +104,10 @@ type Provisioner struct {
 	// missing has one of many requests that name something which is not in the rack
 	// look for all.
 	missing backoff.Shared
+	// lacking are the requests that lack something.
+	lacking lacking
+	// poolSeen is when a default pool was last seen.
+	poolSeen atomic.Pointer[time.Time]
 }
 
 // Context is what the SDK hands to a step.
@@ -232,6 +238,7 @@ func (p *Provisioner) Deprovision(ctx context.Context, logger *zap.Logger, res *
 
 	cause = p.deprovision(ctx, logger, res, request)
 	if cause == nil {
+		p.lacking.forget(request.Metadata().ID())
 		p.gauge.removed(p.teardowns.done(request.Metadata().ID()))
 
 		return nil

@@ -6,10 +6,12 @@ import (
 	"sync"
 	"time"
 
+	"github.com/oxidecomputer/oxide.go/oxide"
 	"golang.org/x/sync/singleflight"
 
 	"github.com/oxidecomputer/omni-infra-provider-oxide/api/specs"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/instance"
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/rack"
 )
 
 const (
@@ -51,6 +53,37 @@ func (s *siloIdentity) remembered() (id, name string, err error) {
 	return s.id, s.name, s.err
 }
 
+// tell notes what a look has shown.
+func (s *siloIdentity) tell(me *oxide.CurrentUser, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	s.err, s.at = err, time.Now()
+	if err == nil {
+		s.id, s.name = me.SiloId, string(me.SiloName)
+	}
+}
+
+// probedRack is the rack as the health probe asks it: what it learns of the silo
+// serves all machines.
+type probedRack struct {
+	*rack.Client
+
+	daemon *Daemon
+}
+
+// Me implements health.Rack.
+func (r probedRack) Me(ctx context.Context) (*oxide.CurrentUser, error) {
+	me, err := r.Client.Me(ctx)
+
+	// One that failed is no news for who asks at another moment.
+	if w := r.daemon.scene.work.Load(); w != nil && err == nil {
+		w.identity.tell(me, nil)
+	}
+
+	return me, err
+}
+
 // silo answers the ID and the name of the silo that the rack's address and the
 // token lead to. One look serves all who ask at the same time, each of whom
 // waits only as long as its own context.
@@ -62,15 +95,7 @@ func (p *Provisioner) silo(ctx context.Context) (id, name string, err error) {
 	}
 
 	looked := s.flight.DoChan("", func() (any, error) {
-		me, err := p.Silo.Me(context.WithoutCancel(ctx))
-
-		s.mu.Lock()
-		defer s.mu.Unlock()
-
-		s.err, s.at = err, time.Now()
-		if err == nil {
-			s.id, s.name = me.SiloId, string(me.SiloName)
-		}
+		s.tell(p.Silo.Me(context.WithoutCancel(ctx)))
 
 		return nil, nil
 	})

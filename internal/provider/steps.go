@@ -72,7 +72,16 @@ var errNoPlan = &instance.Mend{Reason: "the request's plan is lost: delete this 
 
 // instance creates the instance and records its IDs.
 func (p *Provisioner) instance(ctx context.Context, logger *zap.Logger, pctx Context) error {
-	return p.ensureInstance(ctx, logger, pctx)
+	spec := pctx.State.TypedSpec().Value
+
+	err := p.ensureInstance(ctx, logger, pctx)
+
+	// The IDs are stored by the end of the step as well as by another run of it.
+	if w, ok := instance.AsWait(err); ok && w.Reason == "" && instance.Known(spec) {
+		return nil
+	}
+
+	return err
 }
 
 func (p *Provisioner) ensureInstance(ctx context.Context, logger *zap.Logger, pctx Context) error {

@@ -326,7 +326,8 @@ func TestAnEndInTheMiddleOfTheWorkIsClean(t *testing.T) {
 
 				d := b.serve()
 				b.untilReady(d)
-				b.ask(theRequest)
+				// With one disk alone nothing asks for the list of them.
+				b.ask(theRequest, class("project: demo\ndisks: [{size: 10}]\n"))
 				<-at
 
 				if err := d.stop(); err != nil {
@@ -339,7 +340,7 @@ func TestAnEndInTheMiddleOfTheWorkIsClean(t *testing.T) {
 
 				b.start()
 				b.untilStage(theRequest, stageProvisioned)
-				b.wantLeft(1, 1)
+				b.wantLeft(1, 2)
 			})
 		})
 	}

@@ -31,10 +31,18 @@ func (p *Provisioner) usable(ctx context.Context, plan *specs.Plan, class machin
 	return p.quotaFor(ctx, plan)
 }
 
+// poolLife is for how long a default pool that was seen is believed to be there: an
+// operator of the rack links one once. One that is missing is looked for again.
+const poolLife = 10 * time.Minute
+
 // poolForSNAT: every machine with an IPv4 interface takes a part of an address of
 // the silo's default IPv4 pool, whether or not it is to be reached from outside.
 func (p *Provisioner) poolForSNAT(ctx context.Context, plan *specs.Plan) error {
 	if !slices.ContainsFunc(plan.GetNics(), func(n *specs.NicPlan) bool { return n.GetIpConfig() != machineclass.IPv6 }) {
+		return nil
+	}
+
+	if at := p.poolSeen.Load(); at != nil && time.Since(*at) < poolLife {
 		return nil
 	}
 
@@ -46,6 +54,9 @@ func (p *Provisioner) poolForSNAT(ctx context.Context, plan *specs.Plan) error {
 	if slices.ContainsFunc(pools, func(o oxide.SiloIpPool) bool {
 		return o.IsDefault != nil && *o.IsDefault && o.IpVersion == oxide.IpVersionV4 && o.PoolType == oxide.IpPoolTypeUnicast
 	}) {
+		now := time.Now()
+		p.poolSeen.Store(&now)
+
 		return nil
 	}
 

@@ -152,9 +152,9 @@ func TestARequestThatIsGivenUpDuringItsStartStepIsNotStarted(t *testing.T) {
 
 		var once sync.Once
 
-		// The start step looks at the instance right before it starts it.
+		// The SDK goes on to the start step with the request as it was before.
 		b.hook(&b.after, func(operation string) {
-			if operation == "instance_view" {
+			if operation == "instance_create" {
 				once.Do(func() {
 					close(looked)
 					<-removed

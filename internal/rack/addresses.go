@@ -44,9 +44,12 @@ func (c *Client) CreateFloatingIP(ctx context.Context, projectID string, f oxide
 	})
 }
 
-// ListIPPools lists all address pools that the silo may use.
+// ListIPPools lists all address pools that the silo may use. A page that is not
+// full is taken for the last: the list is advice.
 func (c *Client) ListIPPools(ctx context.Context) ([]oxide.SiloIpPool, error) {
-	return listAll(ctx, c, "listing address pools", func(ctx context.Context, limit *int, token string) ([]oxide.SiloIpPool, string, error) {
+	all := func([]oxide.SiloIpPool) bool { return true }
+
+	return listUntil(ctx, c, "listing address pools", all, func(ctx context.Context, limit *int, token string) ([]oxide.SiloIpPool, string, error) {
 		p, err := c.api.IpPoolList(ctx, oxide.IpPoolListParams{Limit: limit, PageToken: token, SortBy: byID})
 		if err != nil {
 			return nil, "", err

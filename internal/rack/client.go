@@ -216,6 +216,20 @@ func runNow(ctx context.Context, c *Client, op string, deadline time.Duration, f
 func listAll[T any](
 	ctx context.Context, c *Client, op string, page func(ctx context.Context, limit *int, token string) ([]T, string, error),
 ) ([]T, error) {
+	return listUntil(ctx, c, op, nil, page)
+}
+
+// Enough says of what a list has given so far whether the caller needs no more.
+// Nil is never.
+type Enough[T any] func(all []T) bool
+
+// listUntil is listAll for who looks for certain objects: it ends at the first page
+// that is not full once enough is there. The rack tells the end of a list by an
+// empty page, which is another call; only who wants to know that something is
+// absent has to make it.
+func listUntil[T any](
+	ctx context.Context, c *Client, op string, enough Enough[T], page func(ctx context.Context, limit *int, token string) ([]T, string, error),
+) ([]T, error) {
 	var (
 		all   []T
 		token string
@@ -238,7 +252,7 @@ func listAll[T any](
 
 		all = append(all, r.items...)
 
-		if r.next == "" {
+		if r.next == "" || enough != nil && len(r.items) < pageLimit && enough(all) {
 			return all, nil
 		}
 

@@ -30,7 +30,13 @@ func (c *Client) ViewDiskByName(ctx context.Context, projectID, name string) (*o
 
 // ListDisks lists all disks of a project.
 func (c *Client) ListDisks(ctx context.Context, projectID string) ([]oxide.Disk, error) {
-	return listAll(ctx, c, "listing disks", func(ctx context.Context, limit *int, token string) ([]oxide.Disk, string, error) {
+	return c.SeekDisks(ctx, projectID, nil)
+}
+
+// SeekDisks lists the disks of a project until enough are there, or all. What is
+// not in such a list is not proven to be absent.
+func (c *Client) SeekDisks(ctx context.Context, projectID string, enough Enough[oxide.Disk]) ([]oxide.Disk, error) {
+	return listUntil(ctx, c, "listing disks", enough, func(ctx context.Context, limit *int, token string) ([]oxide.Disk, string, error) {
 		p, err := c.api.DiskList(ctx, oxide.DiskListParams{
 			Project: oxide.NameOrId(projectID), Limit: limit, PageToken: token, SortBy: byID,
 		})

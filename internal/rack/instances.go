@@ -32,7 +32,13 @@ func (c *Client) ViewInstanceByName(ctx context.Context, projectID, name string)
 
 // ListInstances lists all instances of a project.
 func (c *Client) ListInstances(ctx context.Context, projectID string) ([]oxide.Instance, error) {
-	return listAll(ctx, c, "listing instances", func(ctx context.Context, limit *int, token string) ([]oxide.Instance, string, error) {
+	return c.SeekInstances(ctx, projectID, nil)
+}
+
+// SeekInstances lists the instances of a project until enough are there, or all.
+// What is not in such a list is not proven to be absent.
+func (c *Client) SeekInstances(ctx context.Context, projectID string, enough Enough[oxide.Instance]) ([]oxide.Instance, error) {
+	return listUntil(ctx, c, "listing instances", enough, func(ctx context.Context, limit *int, token string) ([]oxide.Instance, string, error) {
 		p, err := c.api.InstanceList(ctx, oxide.InstanceListParams{
 			Project: oxide.NameOrId(projectID), Limit: limit, PageToken: token, SortBy: byID,
 		})
@@ -44,9 +50,10 @@ func (c *Client) ListInstances(ctx context.Context, projectID string) ([]oxide.I
 	})
 }
 
-// ListInstanceDisks lists the disks attached to an instance.
-func (c *Client) ListInstanceDisks(ctx context.Context, id string) ([]oxide.Disk, error) {
-	return listAll(ctx, c, "listing the instance's disks", func(ctx context.Context, limit *int, token string) ([]oxide.Disk, string, error) {
+// SeekInstanceDisks lists the disks attached to an instance until enough are there,
+// or all.
+func (c *Client) SeekInstanceDisks(ctx context.Context, id string, enough Enough[oxide.Disk]) ([]oxide.Disk, error) {
+	return listUntil(ctx, c, "listing the instance's disks", enough, func(ctx context.Context, limit *int, token string) ([]oxide.Disk, string, error) {
 		p, err := c.api.InstanceDiskList(ctx, oxide.InstanceDiskListParams{
 			Instance: oxide.NameOrId(id), Limit: limit, PageToken: token, SortBy: byID,
 		})

@@ -96,6 +96,16 @@ func (c *Client) ViewSubnet(ctx context.Context, vpcID, nameOrID string) (*oxide
 	})
 }
 
+// ViewSubnetOf reads a subnet by its name and that of its VPC, neither of them an
+// ID. The rack's error tells which of the two it has not.
+func (c *Client) ViewSubnetOf(ctx context.Context, projectID, vpcName, name string) (*oxide.VpcSubnet, error) {
+	return call(ctx, c, "reading the subnet", readDeadline, func(ctx context.Context) (*oxide.VpcSubnet, error) {
+		return c.api.VpcSubnetView(ctx, oxide.VpcSubnetViewParams{
+			Project: oxide.NameOrId(projectID), Vpc: oxide.NameOrId(vpcName), Subnet: oxide.NameOrId(name),
+		})
+	})
+}
+
 // ViewAntiAffinityGroup reads a group of a project by name or ID.
 func (c *Client) ViewAntiAffinityGroup(ctx context.Context, projectID, nameOrID string) (*oxide.AntiAffinityGroup, error) {
 	return call(ctx, c, "reading the anti-affinity group", readDeadline, func(ctx context.Context) (*oxide.AntiAffinityGroup, error) {

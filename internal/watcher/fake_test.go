@@ -134,8 +134,8 @@ func (w *world) Wanted(_ context.Context, id string) (bool, error) {
 	return there && !w.unwanted[id], nil
 }
 
-// ListInstances implements Rack.
-func (w *world) ListInstances(_ context.Context, project string) ([]oxide.Instance, error) {
+// SeekInstances implements Rack. It lists all.
+func (w *world) SeekInstances(_ context.Context, project string, _ rack.Enough[oxide.Instance]) ([]oxide.Instance, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 

@@ -75,7 +75,15 @@ func (w *Watcher) round(ctx context.Context) error {
 // lists asks the rack for each project of the machines.
 func (w *Watcher) lists(ctx context.Context, machines []Machine) (view, error) {
 	seen := view{instances: map[string]*oxide.Instance{}, asked: map[string]time.Time{}, blind: map[string]string{}}
-	tried := map[string]bool{}
+	tried, wanted := map[string]bool{}, map[string]map[string]bool{}
+
+	for _, m := range machines {
+		if wanted[m.ProjectID] == nil {
+			wanted[m.ProjectID] = map[string]bool{}
+		}
+
+		wanted[m.ProjectID][m.InstanceID] = true
+	}
 
 	var failure error
 
@@ -87,7 +95,10 @@ func (w *Watcher) lists(ctx context.Context, machines []Machine) (view, error) {
 		tried[m.ProjectID] = true
 		asked := time.Now()
 		bounded, cancel := context.WithTimeout(ctx, listDeadline)
-		all, err := w.cfg.Rack.ListInstances(bounded, m.ProjectID)
+		// That one is missing is told by nothing less than the whole list.
+		all, err := w.cfg.Rack.SeekInstances(bounded, m.ProjectID, func(all []oxide.Instance) bool {
+			return holds(all, wanted[m.ProjectID])
+		})
 
 		cancel()
 
@@ -106,6 +117,19 @@ func (w *Watcher) lists(ctx context.Context, machines []Machine) (view, error) {
 	}
 
 	return seen, failure
+}
+
+// holds says whether all wanted instances are among these.
+func holds(all []oxide.Instance, wanted map[string]bool) bool {
+	found := 0
+
+	for i := range all {
+		if wanted[all[i].Id] {
+			found++
+		}
+	}
+
+	return found == len(wanted)
 }
 
 // compare finds what is wrong with each machine. A machine whose project was not

@@ -25,6 +25,8 @@ import (
 
 	"github.com/oxidecomputer/oxide.go/oxide"
 	"go.uber.org/zap"
+
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/rack"
 )
 
 const (
@@ -47,7 +49,8 @@ type Machine struct {
 
 // Rack is what the watcher asks of the rack.
 type Rack interface {
-	ListInstances(ctx context.Context, projectID string) ([]oxide.Instance, error)
+	// SeekInstances lists a project's instances until enough are there, or all.
+	SeekInstances(ctx context.Context, projectID string, enough rack.Enough[oxide.Instance]) ([]oxide.Instance, error)
 	StartInstance(ctx context.Context, id string) error
 }
 
