@@ -13,9 +13,10 @@ import (
 
 // ranks are the roles from least to most, by the names that silos and projects have
 // in common.
-var ranks = []string{"viewer", "limited_collaborator", "collaborator", "admin"} //nolint:gochecknoglobals // a constant
+func ranks() []string { return []string{"viewer", "limited_collaborator", "collaborator", "admin"} }
 
-func rank(role string) int { return slices.Index(ranks, role) }
+// rank is a role's place among them, -1 for none.
+func rank(role string) int { return slices.Index(ranks(), role) }
 
 // makes says in which projects the token may make machines, by the roles that its
 // user and the user's groups were given: nothing is tried.
@@ -42,7 +43,7 @@ func (e *exam) makes(ctx context.Context, check string, projects []oxide.Project
 	case e.Config.Config.Images.Scope == config.ScopeSilo && silo < rank("collaborator"):
 		e.fail(check, "the token may not keep images in the silo, as --image-scope asks", "give its user the role silo collaborator, or set IMAGE_SCOPE to auto")
 	default:
-		e.ok(check, "%s; its user is %s", reads, ranks[most])
+		e.ok(check, "%s; its user is %s", reads, ranks()[most])
 	}
 }
 
