@@ -43,6 +43,7 @@ func scenarios() []scenario {
 		unusedImage(),
 		importBesideTheDaemon(),
 		importKilled(),
+		offboardKilled(),
 		setGroups(),
 	}
 }

@@ -70,7 +70,7 @@ func newRootCommand() *cobra.Command {
 	}
 
 	root.AddCommand(newVersionCommand(), newMachineClassCommand(), newOrphansCommand(), newRequestsCommand(), newImagesCommand(),
-		newStatusCommand(), newHealthcheckCommand(), newDoctorCommand(), newDiagnoseCommand(), newDocsCommand())
+		newStatusCommand(), newHealthcheckCommand(), newDoctorCommand(), newDiagnoseCommand(), newDocsCommand(), newOffboardCommand())
 
 	return root
 }

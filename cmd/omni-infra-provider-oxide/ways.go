@@ -43,6 +43,13 @@ func newWays(cfg config.Config) (*ways, error) {
 	return w, nil
 }
 
+// rackAlone is the way to the rack, for who needs no other.
+func rackAlone(cfg config.Config) (*ways, error) {
+	silo, err := reach.New().Transport(cfg.Trust(cfg.Oxide.Certificates))
+
+	return &ways{silo: silo}, err
+}
+
 // rack makes the client of the rack.
 func (w *ways) rack(cfg config.Config, access provider.OxideAccess) (*rack.Client, error) {
 	return rack.New(rack.Config{

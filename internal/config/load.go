@@ -28,8 +28,10 @@ func (m Mistakes) Lines() []string { return m }
 
 // Loader loads a Config once the flags are parsed.
 type Loader struct {
-	values map[string]*value // by flag
-	now    func() time.Time
+	values  map[string]*value // by flag
+	options []option
+	rules   []func(*Config, map[string]bool) error
+	now     func() time.Time
 }
 
 // value is a flag's text. It takes any: what is wrong with it is told
@@ -50,9 +52,35 @@ func (v *value) Set(text string) error {
 
 // Register adds the flags.
 func Register(flags *pflag.FlagSet) *Loader {
-	l := &Loader{values: map[string]*value{}, now: time.Now}
+	l := &Loader{options: options(), now: time.Now}
+	l.rules = []func(*Config, map[string]bool) error{l.omniKey, oxideAccess, leaseTimes, factoryAccess}
+	l.register(flags)
 
-	for _, o := range options() {
+	return l
+}
+
+// RegisterRack adds the flags of what a command needs that talks to the rack
+// alone. Nothing else is read or asked for.
+func RegisterRack(flags *pflag.FlagSet) *Loader {
+	wanted := []string{
+		"oxide-host", "oxide-token", "oxide-profile", "oxide-config-dir", "ca-file", "oxide-ca-file", "oxide-insecure",
+		"rack-calls", "rack-changes", "log-level", "log-format",
+	}
+	l := &Loader{now: time.Now, rules: []func(*Config, map[string]bool) error{oxideAccess}}
+
+	for _, flag := range wanted {
+		l.options = append(l.options, find(flag))
+	}
+
+	l.register(flags)
+
+	return l
+}
+
+func (l *Loader) register(flags *pflag.FlagSet) {
+	l.values = map[string]*value{}
+
+	for _, o := range l.options {
 		name, kind, help := o.flag, o.kind, o.help+" ($"+o.env+")"
 		if o.secret {
 			name, kind = o.fileFlag(), "file"
@@ -63,8 +91,6 @@ func Register(flags *pflag.FlagSet) *Loader {
 		l.values[o.flag] = v
 		flags.Var(v, name, help)
 	}
-
-	return l
 }
 
 // Load reads and checks all options. The error is of type Mistakes and has
@@ -82,7 +108,7 @@ func (l *Loader) Load(lookupEnv func(string) (string, bool)) (Config, error) {
 		mistakes = append(mistakes, fmt.Sprintf("%s: %s", o.label(), err))
 	}
 
-	for _, o := range options() {
+	for _, o := range l.options {
 		text, file, err := l.text(o, lookupEnv)
 		if o.secret {
 			*c.fileOf(o.flag) = file
@@ -105,7 +131,7 @@ func (l *Loader) Load(lookupEnv func(string) (string, bool)) (Config, error) {
 		}
 	}
 
-	for _, rule := range []func(*Config, map[string]bool) error{l.omniKey, oxideAccess, leaseTimes, factoryAccess} {
+	for _, rule := range l.rules {
 		if err := rule(&c, wrong); err != nil {
 			mistakes = append(mistakes, err.Error())
 		}

@@ -337,3 +337,33 @@ func TestProfile(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// Invariant: a command that talks to the rack alone asks for nothing of Omni, and
+// checks what it asks for as the daemon does.
+func TestTheRackAloneNeedsNothingOfOmni(t *testing.T) {
+	t.Parallel()
+
+	read := func(env map[string]string) (Config, error) {
+		flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
+		loader := RegisterRack(flags)
+
+		if flags.Lookup("oxide-host") == nil || flags.Lookup("omni-endpoint") != nil || flags.Lookup("provider-id") != nil {
+			t.Error("the flags are not those of the rack alone")
+		}
+
+		return loader.Load(func(name string) (string, bool) {
+			v, ok := env[name]
+
+			return v, ok
+		})
+	}
+
+	c, err := read(map[string]string{"OXIDE_HOST": "https://silo.sys.example.com", "OXIDE_TOKEN": token, "OMNI_ENDPOINT": "no URL at all"})
+	if err != nil || c.Oxide.Token.Reveal() != token || c.Oxide.Host != "https://silo.sys.example.com" {
+		t.Errorf("%+v, %v", c.Oxide, err)
+	}
+
+	if _, err := read(map[string]string{"OXIDE_HOST": "https://silo.sys.example.com"}); err == nil || !strings.Contains(err.Error(), "OXIDE_TOKEN") {
+		t.Errorf("without a token: %v", err)
+	}
+}

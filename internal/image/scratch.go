@@ -112,7 +112,11 @@ const snapshotPrefix = "oipo-snapshot-"
 // has to prove what a mark proves elsewhere: only who knows the owner's random
 // ID derives it. The form is stored and must not change.
 func (m *Manager) snapshotName(diskID string, n int) string {
-	sum := sha256.Sum256([]byte(strings.Join([]string{"snapshot", m.cfg.Owner, m.cfg.Provider, diskID}, "\x00")))
+	return snapshotName(m.cfg.Owner, m.cfg.Provider, diskID, n)
+}
+
+func snapshotName(owner, provider, diskID string, n int) string {
+	sum := sha256.Sum256([]byte(strings.Join([]string{"snapshot", owner, provider, diskID}, "\x00")))
 
 	return fmt.Sprintf("%s%s-%d", snapshotPrefix, hex.EncodeToString(sum[:16]), n)
 }
@@ -120,7 +124,14 @@ func (m *Manager) snapshotName(diskID string, n int) string {
 // ownSnapshot tells whether a snapshot was made by an import of this owner
 // and provider.
 func (m *Manager) ownSnapshot(s *oxide.Snapshot) bool {
-	if m.ours(s.Description, naming.KindSnapshot) {
+	return IsSnapshotOf(m.cfg.Owner, m.cfg.Provider, s)
+}
+
+// IsSnapshotOf tells whether a snapshot was made by an import of the owner and
+// provider: by its mark, or by its name, which nobody derives who does not know
+// the owner.
+func IsSnapshotOf(owner, provider string, s *oxide.Snapshot) bool {
+	if mark, ok := naming.Parse(s.Description); ok && mark.Owner == owner && mark.Provider == provider && mark.Kind == naming.KindSnapshot {
 		return true
 	}
 
@@ -131,5 +142,5 @@ func (m *Manager) ownSnapshot(s *oxide.Snapshot) bool {
 
 	n, err := strconv.Atoi(string(s.Name[i+1:]))
 
-	return err == nil && n > 0 && string(s.Name) == m.snapshotName(s.DiskId, n)
+	return err == nil && n > 0 && string(s.Name) == snapshotName(owner, provider, s.DiskId, n)
 }
