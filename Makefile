@@ -128,6 +128,14 @@ kubernetes-check: ## Build the manifests and hold them against Kubernetes' types
 man: ## Write the manual pages of the daemon and its commands into bin/man
 	rm -rf bin/man && mkdir -p bin && CGO_ENABLED=0 $(GO) run -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' ./cmd/omni-infra-provider-oxide docs man bin/man
 
+.PHONY: packages
+packages: man ## Build the deb and the rpm for amd64 and arm64 into bin/packages
+	hack/packaging/build $(VERSION) $(COMMIT) amd64 arm64
+
+.PHONY: packages-check
+packages-check: packages ## Build the packages and look into them
+	hack/packaging/check $(VERSION)
+
 .PHONY: check
 check: ## Run everything that CI runs: build, vet, all tests, generated code, linters, documents and the demo
 	.ci/run
