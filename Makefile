@@ -129,8 +129,8 @@ man: ## Write the manual pages of the daemon and its commands into bin/man
 	rm -rf bin/man && mkdir -p bin && CGO_ENABLED=0 $(GO) run -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' ./cmd/omni-infra-provider-oxide docs man bin/man
 
 .PHONY: packages
-packages: man ## Build the deb and the rpm for amd64 and arm64 into bin/packages
-	hack/packaging/build $(VERSION) $(COMMIT) amd64 arm64
+packages: man ## Build the deb and the rpm into bin/packages (ARCHES="amd64 arm64")
+	hack/packaging/build $(VERSION) $(COMMIT) $(or $(ARCHES),amd64 arm64)
 
 .PHONY: packages-check
 packages-check: packages ## Build the packages and look into them
