@@ -234,12 +234,13 @@ func (f *follower) sync() {
 		}
 	}
 
-	f.eventually("the machines to join", func() bool { return joinedAll(f.requests(), 5) })
+	// Omni has a machine a moment before the daemon has seen that it runs.
+	f.eventually("the machines to join and to be provisioned", func() bool { return joinedAll(f.requests(), 5) })
 }
 
 func joinedAll(requests []operator.Request, n int) bool {
 	for _, r := range requests {
-		if !r.Joined {
+		if !r.Joined || r.Stage != "PROVISIONED" {
 			return false
 		}
 	}
