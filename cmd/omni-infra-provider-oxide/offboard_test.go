@@ -10,6 +10,7 @@ import (
 	"github.com/oxidecomputer/oxide.go/oxide"
 
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/simulator/rack"
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/simulator/site"
 )
 
 // rackEnv is the environment with nothing of Omni in it.
@@ -109,6 +110,45 @@ func TestOffboardRemovesOneOwnerExactly(t *testing.T) {
 	if !maps.Equal(before, describe(t, o.inventory())) {
 		t.Error("the second run has changed something")
 	}
+}
+
+// Invariant: an owner that is nowhere is said to be nowhere, as far as was looked,
+// and no question is asked. What could not be looked at is told of.
+func TestOffboardSaysThatAnOwnerIsNowhere(t *testing.T) {
+	t.Parallel()
+
+	o := newOrphanage(t)
+	all := describe(t, o.inventory())
+	nobody := strings.Repeat("z", 26)
+
+	for _, c := range []struct {
+		args []string
+		code int
+		note string
+	}{
+		{[]string{"--owner", nobody}, 0, "no object of owner " + nobody + " is on this rack"},
+		{[]string{"--owner", nobody + "/oxide", "--project", site.Project}, 0, "no object of owner " + nobody + "/oxide is in what was looked at"},
+		{[]string{"--owner", nobody, "--project", "nowhere", "--project", site.Project}, exitFailure, "no object of owner " + nobody + " is in what was looked at"},
+	} {
+		out, errs, code := ask(t, o.rackEnv(), "", append([]string{"offboard"}, c.args...)...)
+		if code != c.code || !strings.Contains(out, c.note+"\n") || (code == 0) != (errs == "") {
+			t.Errorf("%v: exit code %d\n%s\n%s", c.args, code, out, errs)
+		}
+
+		unread := strings.Count(out, `Not looked at: project "nowhere" is not in the silo, or the token has no role in it`+"\n")
+		if (unread == 1) != slices.Contains(c.args, "nowhere") {
+			t.Errorf("%v: told %d times of what was not looked at:\n%s", c.args, unread, out)
+		}
+
+		out, _, code = ask(t, o.rackEnv(), "", append([]string{"offboard", "--output", "json"}, c.args...)...)
+
+		var answer offboarded
+		if err := json.Unmarshal([]byte(out), &answer); err != nil || answer.Note != c.note || code != c.code {
+			t.Errorf("%v: exit code %d, %v\n%s", c.args, code, err, out)
+		}
+	}
+
+	all.check(t, o.inventory())
 }
 
 // What a token may not do is told for each object, and nothing is gone.
