@@ -70,6 +70,10 @@ break: ## Break the real binary's link to Omni after 16 minutes, when the SDK's 
 crowd: ## Have fifty machines wait for quota and ten for a subnet, beside twenty that are well, for an hour
 	OIPO_CROWD=on $(GO) test -count=1 -v -timeout 30m -run '^TestManyThatWaitCostWhatOneCosts$$' ./internal/provider/
 
+.PHONY: secrets
+secrets: ## Look for secrets in all that is printed, stored and served while each kind of fault strikes
+	OIPO_SECRETS=full $(GO) test -count=1 -v -timeout 30m -run '^TestNoSecretIsEverSeen$$' ./cmd/omni-infra-provider-oxide/
+
 .PHONY: lint
 lint: ## Check code and protobuf files with the linters, writing nothing
 	$(LINT) run $(PKG)

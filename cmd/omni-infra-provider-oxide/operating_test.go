@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -25,6 +26,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/provider"
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/simulator/factory"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/simulator/guest"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/simulator/rack"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/simulator/site"
@@ -263,6 +265,9 @@ func (b *tap) userData() []string {
 // brokenClass has a mistake in it.
 func brokenClass(s *specs.MachineRequestSetSpec) { s.ProviderData = "project: talos\ncpus: 9999\n" }
 
+// refusedTalos is a version whose image the factory refuses.
+const refusedTalos = "1.13.0"
+
 // secret is what nobody may ever see, and what it is.
 type secret struct{ name, text string }
 
@@ -282,6 +287,30 @@ func (s secret) forms() []string {
 	return out
 }
 
+// everyAnswer is a fault of each kind and class, each of which strikes one create.
+func everyAnswer() []rack.Fault {
+	var out []rack.Fault
+
+	for status, code := range map[int]string{
+		400: "InvalidRequest", 401: "Unauthorized", 403: "Forbidden", 404: "ObjectNotFound", 406: "Not Acceptable", 409: "Conflict", 410: "Gone",
+		429: "", 500: "Internal", 502: "Internal", 503: "ServiceNotAvailable", 504: "Internal", 507: "InsufficientCapacity",
+	} {
+		out = append(out, rack.Fault{Action: rack.ActionError, Operation: "instance_create", Status: status, Code: code, Message: "it is so", Count: 1})
+	}
+
+	for _, action := range []rack.Action{
+		rack.ActionProxyPage, rack.ActionReset, rack.ActionLoseAnswer, rack.ActionErrorAfter, rack.ActionTruncate, rack.ActionWrongContent,
+	} {
+		out = append(out, rack.Fault{Action: action, Operation: "instance_create", Count: 1})
+	}
+
+	return append(out,
+		rack.Fault{Action: rack.ActionUnknownState, Operation: "instance_view", Value: "dancing", Count: 2},
+		rack.Fault{Action: rack.ActionStripHeader, Operation: "current_user_view", Header: "Authorization", Count: 1},
+		rack.Fault{Action: rack.ActionError, Operation: "ping", Status: 400, Message: "server does not support this API version: 2026060800", Count: 1},
+	)
+}
+
 // Invariant: no secret is ever seen: not in the log at debug, a status, a metric, a
 // probe, the stacks, a bundle or what commands print, whatever goes wrong.
 func TestNoSecretIsEverSeen(t *testing.T) {
@@ -292,6 +321,8 @@ func TestNoSecretIsEverSeen(t *testing.T) {
 	env := p.env("oxide")
 	env["LOG_LEVEL"] = "debug"
 	env["IMAGE_FACTORY_TOKEN"] = "factory-token-that-nobody-sees"
+	// Each fault is to meet another request, all at once.
+	env["PROVISIONER_CONCURRENCY"], env["MAX_CREATES"] = "40", "20"
 	env["IMAGE_FACTORY_URL"] = p.Factory.URL()
 
 	for _, f := range []rack.Fault{
@@ -327,6 +358,39 @@ func TestNoSecretIsEverSeen(t *testing.T) {
 		look()
 
 		return p.joined("workers") == 2
+	})
+
+	// All of them by `make secrets`, which takes minutes, and some in each run.
+	faults, machines := everyAnswer(), int32(24)
+	if os.Getenv("OIPO_SECRETS") != "full" {
+		rand.Shuffle(len(faults), func(i, j int) { faults[i], faults[j] = faults[j], faults[i] })
+		faults, machines = faults[:3], 4
+	}
+
+	for _, f := range faults {
+		if _, err := p.Rack.AddFault(f); err != nil {
+			t.Fatalf("%+v: %v", f, err)
+		}
+	}
+
+	creates := p.Rack.CallCount("instance_create")
+
+	p.set("more", "oxide", machines)
+	p.set("image", "oxide", 1, func(s *specs.MachineRequestSetSpec) { s.TalosVersion = refusedTalos })
+	p.Factory.Inject(factory.Fault{Kind: factory.KindStatus, Match: refusedTalos, Status: http.StatusUnauthorized})
+	p.Omni.DropConnections()
+
+	// The operator's own connection was among them.
+	p.eventually("Omni to be reached again", func() bool {
+		_, err := p.Operator.Requests(t.Context())
+
+		return err == nil
+	})
+
+	p.eventually("each error to strike", func() bool {
+		look()
+
+		return p.Rack.CallCount("instance_create") > creates+len(faults) && strings.Contains(seen.String(), "refused access (401)")
 	})
 
 	secrets := []secret{
@@ -407,13 +471,49 @@ func TestNoSecretIsEverSeen(t *testing.T) {
 		seen.WriteString(text)
 	}
 
-	p.set("workers", "oxide", 0)
-	p.set("broken", "oxide", 0)
+	for _, id := range []string{"workers", "broken", "more", "image"} {
+		p.set(id, "oxide", 0)
+	}
+
 	p.eventually("everything to be removed", func() bool {
 		look()
 
 		return len(p.requests()) == 0
 	})
+
+	// Token and key are refused at last.
+	p.Rack.RevokeToken(env["OXIDE_TOKEN"])
+	p.set("late", "oxide", 1)
+	p.eventually("the token to be refused", func() bool {
+		look()
+
+		return strings.Contains(seen.String(), "refuses the daemon's token")
+	})
+
+	if err := p.Omni.RevokeKeys(t.Context(), "infra-provider:oxide"); err != nil {
+		t.Fatal(err)
+	}
+
+	p.eventually("the key to be refused", func() bool { return strings.Contains(d.get("/readyz"), "refuses the service account key") })
+
+	for _, path := range []string{"/metrics", "/readyz", "/debug/recent", "/debug/goroutines"} {
+		seen.WriteString(d.get(path))
+	}
+
+	for _, args := range [][]string{{"doctor", "--output", "json"}, {"status"}, {"diagnose"}} {
+		_, out, errs := invoke(t, env, args...)
+		seen.WriteString(errs)
+
+		if args[0] != "diagnose" {
+			seen.WriteString(out)
+
+			continue
+		}
+
+		for _, text := range files(t, out) {
+			seen.WriteString(text)
+		}
+	}
 
 	// A stack of all goroutines, as a fatal error of Go's runtime prints it.
 	if err := d.cmd.Process.Signal(syscall.SIGQUIT); err != nil {

@@ -96,21 +96,13 @@ func (s *statusCommand) again(cmd *cobra.Command, omni *provider.Connection) err
 // elsewhere below it, until the context ends.
 func repeat(ctx context.Context, out io.Writer, terminal bool, every time.Duration, show func(context.Context, io.Writer) error) error {
 	for {
-		var page strings.Builder
-
-		err := show(ctx, &page)
+		text := looked(ctx, show)
 
 		// The user has seen enough.
 		if ctx.Err() != nil {
 			break
 		}
 
-		if err != nil {
-			page.Reset()
-			_, _ = fmt.Fprintln(&page, err)
-		}
-
-		text := page.String()
 		if terminal {
 			// Home, each line cleared to its end, and whatever was below.
 			text = "\x1b[H" + strings.ReplaceAll(text, "\n", "\x1b[K\n") + "\x1b[J"
@@ -127,6 +119,17 @@ func repeat(ctx context.Context, out io.Writer, terminal bool, every time.Durati
 	}
 
 	return nil
+}
+
+// looked is what one look shows, or why it could not be had.
+func looked(ctx context.Context, show func(context.Context, io.Writer) error) string {
+	var page strings.Builder
+
+	if err := show(ctx, &page); err != nil {
+		return err.Error() + "\n"
+	}
+
+	return page.String()
 }
 
 func isTerminal(w io.Writer) bool {

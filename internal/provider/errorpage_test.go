@@ -15,6 +15,7 @@ import (
 
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/docs"
 	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/metrics"
+	"github.com/oxidecomputer/omni-infra-provider-oxide/internal/rack"
 	simrack "github.com/oxidecomputer/omni-infra-provider-oxide/internal/simulator/rack"
 )
 
@@ -52,6 +53,8 @@ func errorCases() []errorCase {
 	return []errorCase{
 		{from: "rack", what: "no room (507)", fault: fails(create, 507, "InsufficientCapacity", "Insufficient capacity: No sleds can fit the requested instance")},
 		{from: "rack", what: "object busy (409)", fault: fails(create, 409, "", "instance is busy")},
+		{from: "rack", what: "name taken (400)", fault: fails(create, 400, "ObjectAlreadyExists", `already exists: instance "talos"`)},
+		{from: "rack", what: "object gone (404)", fault: fails(create, 404, "ObjectNotFound", "not found: image with id \"none\"")},
 		{from: "rack", what: "refused value (400)", fault: fails(create, 400, "InvalidRequest", "hostname is not valid")},
 		{from: "rack", what: "role too small (403)", fault: fails(create, 403, "Forbidden", "Forbidden")},
 		{from: "rack", what: "error within (500)", fault: fails(create, 500, "Internal", "Internal Server Error")},
@@ -212,6 +215,13 @@ func TestTheErrorPageIsWhatPeopleSee(t *testing.T) {
 
 	for _, c := range errorCases() {
 		page.WriteString(c.row(t))
+	}
+
+	// A class that is added has no row yet.
+	for class := rack.ClassOK + 1; class.String() != "unknown"; class++ {
+		if !strings.Contains(page.String(), `class="`+class.String()+`"`) {
+			t.Errorf("no error of the class %s is on the page", class)
+		}
 	}
 
 	if os.Getenv("OIPO_UPDATE") != "" {
