@@ -81,7 +81,10 @@ func (m *Machines) beforeLook(ctx context.Context, t target) error {
 		return waitFor(left, "%s", s.why)
 	}
 
-	if told {
+	// An instance that was deleted is not stopped, and a turn that has come, to
+	// delete the disks perhaps, is not given up for one that may not be needed: among
+	// several that wait, each would give its own up for ever.
+	if told || m.deletedByUs(t.instanceID) || m.hasTurn(t.key) {
 		return nil
 	}
 

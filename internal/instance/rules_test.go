@@ -7,6 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/oxidecomputer/oxide.go/oxide"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
 	"github.com/oxidecomputer/omni-infra-provider-oxide/api/specs"
 	simrack "github.com/oxidecomputer/omni-infra-provider-oxide/internal/simulator/rack"
 )
@@ -178,6 +181,88 @@ func TestManyStopsShareTheirLooks(t *testing.T) {
 	if calls["instance_stop"] > 2*many || calls["instance_delete"] != many {
 		t.Errorf("calls %v", calls)
 	}
+}
+
+// Invariant: teardown always ends: many whose create had no answer, so that nothing
+// may be taken for known, and which wait for the same turn, do not take it from each
+// other for ever, whoever has deleted their instances.
+func TestManyUnsureTeardownsEnd(t *testing.T) {
+	t.Parallel()
+
+	for name, byHand := range map[string]bool{"deleted by us": false, "deleted by hand": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			b := newBench(t, func(c *simrack.Config) { c.Sleds = simrack.DefaultSleds(4) })
+
+			var all []*specs.InstanceSpec
+
+			for i := range 8 {
+				spec := b.made("r" + strings.Repeat("i", i+1))
+				all = append(all, spec)
+
+				if byHand {
+					b.removeByHand(spec)
+				}
+			}
+
+			for _, spec := range all {
+				spec.UnsureCreate = timestamppb.New(b.now)
+			}
+
+			// Somebody else's disks take their time, until all are in line.
+			for ok := false; !ok; {
+				ok, _, _ = b.m.deletes.Ask("another", b.now)
+			}
+
+			for range 400 {
+				if _, _, waiting := b.m.deletes.Load(); waiting == len(all) {
+					break
+				}
+
+				for _, spec := range all {
+					if w, ok := AsWait(b.m.Remove(b.t.Context(), spec)); !ok {
+						b.t.Fatal(w)
+					}
+				}
+
+				b.pass(time.Second)
+				time.Sleep(time.Millisecond) // the rack's own time is real
+			}
+
+			if _, _, waiting := b.m.deletes.Load(); waiting != len(all) {
+				b.t.Fatalf("%d of %d wait to delete their disks", waiting, len(all))
+			}
+
+			b.m.deletes.Done("another", time.Second)
+
+			b.removeAtOnce(all)
+			b.wantLeft(0, 0)
+		})
+	}
+}
+
+// removeByHand stops and deletes the instance of a request, whose disks stay.
+func (b *bench) removeByHand(spec *specs.InstanceSpec) {
+	b.t.Helper()
+
+	id := spec.GetInstanceId()
+	b.ok(b.rack.StopInstance(b.t.Context(), id))
+
+	for range 1000 {
+		i, err := b.rack.ViewInstance(b.t.Context(), id)
+		b.ok(err)
+
+		if i.RunState == oxide.InstanceStateStopped {
+			b.ok(b.rack.DeleteInstance(b.t.Context(), id))
+
+			return
+		}
+
+		time.Sleep(time.Millisecond)
+	}
+
+	b.t.Fatal("the instance does not stop")
 }
 
 // Rule B48: the disks are remembered apart from the instance. Its deletion works,

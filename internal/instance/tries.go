@@ -103,6 +103,14 @@ func (m *Machines) stillInLine(ctx context.Context, key string) error {
 	return m.ask(ctx, l.places, key, l.what)
 }
 
+// hasTurn says that a turn has come for key and was not used yet.
+func (m *Machines) hasTurn(key string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+
+	return m.lines[key].turn
+}
+
 // giveBack gives a turn back that was not used: the rack was looked at after it
 // had come, and there was nothing to do.
 func (m *Machines) giveBack(key string) {
