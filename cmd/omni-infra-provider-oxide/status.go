@@ -98,9 +98,10 @@ func repeat(ctx context.Context, out io.Writer, terminal bool, every time.Durati
 	for {
 		text := looked(ctx, show)
 
-		// The user has seen enough.
-		if ctx.Err() != nil {
-			break
+		select {
+		case <-ctx.Done(): // the user has seen enough
+			return nil
+		default:
 		}
 
 		if terminal {
@@ -114,11 +115,10 @@ func repeat(ctx context.Context, out io.Writer, terminal bool, every time.Durati
 
 		select {
 		case <-ctx.Done():
+			return nil
 		case <-time.After(every):
 		}
 	}
-
-	return nil
 }
 
 // looked is what one look shows, or why it could not be had.

@@ -136,13 +136,7 @@ func (s *loadSite) teardown(ctx context.Context) (loadResult, error) {
 	omni, _ := s.omniCalls.take()
 
 	// What is about images and quota is no machine's.
-	own, n := map[string]int{}, float64(len(ids))
-	for k, v := range rack {
-		if strings.HasPrefix(k, "instance_stop") || strings.HasPrefix(k, "instance_view") || strings.HasPrefix(k, "instance_list") ||
-			strings.HasPrefix(k, "instance_delete") || strings.HasPrefix(k, "disk_list") || k == "disk_delete" {
-			own[k] = v
-		}
-	}
+	own, n := ofTeardowns(rack), float64(len(ids))
 
 	s.stops(&r, ids, names)
 	r.add("all removed", wall.Seconds(), "s", 0)
@@ -165,6 +159,25 @@ func (s *loadSite) teardown(ctx context.Context) (loadResult, error) {
 	r.RackCalls, r.OmniCalls = each(rack, n), each(omni, n)
 
 	return r, nil
+}
+
+// ofTeardowns are the calls that teardowns make.
+func ofTeardowns(rack map[string]int) map[string]int {
+	own := map[string]int{}
+
+	for k, v := range rack {
+		for _, prefix := range []string{"instance_stop", "instance_view", "instance_list", "instance_delete", "disk_list"} {
+			if strings.HasPrefix(k, prefix) {
+				own[k] = v
+			}
+		}
+	}
+
+	if n, ok := rack["disk_delete"]; ok {
+		own["disk_delete"] = n
+	}
+
+	return own
 }
 
 // toRemove are the machines that run, and the IDs of their instances.

@@ -77,7 +77,7 @@ func unpack(t *testing.T, archive, dir string) (image, map[string]*tar.Header) {
 
 		for {
 			h, err := r.Next()
-			if err == io.EOF {
+			if errors.Is(err, io.EOF) {
 				break
 			}
 
@@ -88,7 +88,7 @@ func unpack(t *testing.T, archive, dir string) (image, map[string]*tar.Header) {
 			to := filepath.Join(dir, h.Name)
 
 			if h.FileInfo().IsDir() {
-				if err := os.MkdirAll(to, 0o755); err != nil { //nolint:gosec // as in the image
+				if err := os.MkdirAll(to, 0o755); err != nil {
 					t.Fatal(err)
 				}
 
@@ -99,7 +99,7 @@ func unpack(t *testing.T, archive, dir string) (image, map[string]*tar.Header) {
 
 			content, err := io.ReadAll(r)
 			if err == nil {
-				err = os.WriteFile(to, content, fs.FileMode(h.Mode)) //nolint:gosec // as in the image
+				err = os.WriteFile(to, content, fs.FileMode(h.Mode))
 			}
 
 			if err != nil {
@@ -118,7 +118,7 @@ func member(t *testing.T, archive, name string) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer file.Close() //nolint:errcheck // only read from
+	defer file.Close()
 
 	r := tar.NewReader(file)
 

@@ -72,8 +72,9 @@ func shakeHands(ctx context.Context, c net.Conn, address string, config *tls.Con
 	}
 
 	secure := tls.Client(c, config)
+	err := secure.HandshakeContext(ctx)
 
-	return secure, secure.HandshakeContext(ctx)
+	return secure, err
 }
 
 // pourConn copies with a buffer of its own.

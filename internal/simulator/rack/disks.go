@@ -77,7 +77,8 @@ func viewDisk(d *disk) any {
 		v.DiskType = "local"
 	}
 
-	if d.on != nil {
+	// One that has faulted does not tell what it was attached to.
+	if d.on != nil && (d.state == diskAttached || d.state == diskDetaching) {
 		v.State.Instance = d.on.id
 	}
 
