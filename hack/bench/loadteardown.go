@@ -81,13 +81,7 @@ func (s *loadSite) teardown(ctx context.Context) (loadResult, error) {
 		return r, err
 	}
 
-	for i := range s.o.waiting {
-		if err := s.fleet.ask(ctx, fmt.Sprintf("wait-%d", i), fmt.Sprintf("project: %s\nmemory: %d\n", projectName(0), hugeMemory)); err != nil {
-			return r, err
-		}
-	}
-
-	if err := s.until(ctx, 5*time.Minute, "requests to wait for quota", func() bool { return s.fleet.waitingFor("quota") == s.o.waiting }); err != nil {
+	if err := s.crowd(ctx); err != nil {
 		return r, err
 	}
 
@@ -159,6 +153,17 @@ func (s *loadSite) teardown(ctx context.Context) (loadResult, error) {
 	r.RackCalls, r.OmniCalls = each(rack, n), each(omni, n)
 
 	return r, nil
+}
+
+// crowd has requests wait for quota.
+func (s *loadSite) crowd(ctx context.Context) error {
+	for i := range s.o.waiting {
+		if err := s.fleet.ask(ctx, fmt.Sprintf("wait-%d", i), fmt.Sprintf("project: %s\nmemory: %d\n", projectName(0), hugeMemory)); err != nil {
+			return err
+		}
+	}
+
+	return s.until(ctx, 5*time.Minute, "requests to wait for quota", func() bool { return s.fleet.waitingFor("quota") == s.o.waiting })
 }
 
 // ofTeardowns are the calls that teardowns make.
