@@ -172,7 +172,7 @@ func unserved() []string {
 		"POST /v1/internet-gateways", "DELETE /v1/internet-gateways/{gateway}",
 		"POST /v1/vpc-routers", "PUT /v1/vpc-routers/{router}", "DELETE /v1/vpc-routers/{router}",
 		"POST /v1/vpc-router-routes", "PUT /v1/vpc-router-routes/{route}", "DELETE /v1/vpc-router-routes/{route}",
-		"PUT /v1/system/silos/{silo}/quotas",
+		"PUT /v1/system/silos/{silo}/quotas", "PUT /v1/policy", "PUT /v1/projects/{project}/policy",
 	}
 }
 
